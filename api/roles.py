@@ -16,13 +16,15 @@ READER_OPERATIONS = (
     "list_entities get_entity get_subgraph list_collections get_collection "
     "list_runs get_run rerun_run diff_run "
     "run_lineage list_profiles get_profile "
+    "list_facts get_fact "
     "ingest_status ingest_status_by_event list_events stream give_feedback get_config_schema "
     "health whoami"
 )
-WRITER_OPERATIONS = "ingest amend_document delete_document"
+WRITER_OPERATIONS = "ingest amend_document delete_document propose_fact"
 ADMIN_OPERATIONS = (
     "configure_collection delete_collection "
     "list_sources get_source add_source remove_source reset_source erase list_erasures get_erasure "
+    "approve_fact reject_fact delete_fact "
     "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays "
     "get_replay change_replay "
     "amend_entity reload_config list_generations get_generation list_exams get_exam "

@@ -20,6 +20,7 @@ from schemas.entities import EntityAmendment
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.events.control import Scope
 from schemas.exams import CalibrationRequest, ExamRequest
+from schemas.facts import Fact, FactReceipt, FactRequest, FactStatus
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.lineage import DocumentLineage, RunLineage
@@ -170,6 +171,22 @@ class SourcePort(Protocol):
     async def remove_source(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]: ...
 
     async def reset_source(self, caller: Principal, name: str) -> dict[str, Any]: ...
+
+
+class FactPort(Protocol):
+    """Raise NotFound for a fact that the caller may not read, InvalidRequest, LogUnavailable."""
+
+    async def propose(self, caller: Principal, request: FactRequest) -> FactReceipt: ...
+
+    async def approve(self, caller: Principal, fact_id: UUID) -> FactReceipt: ...
+
+    async def reject(self, caller: Principal, fact_id: UUID, reason: str | None) -> FactReceipt: ...
+
+    async def get(self, caller: Principal, fact_id: UUID) -> Fact: ...
+
+    async def list_facts(
+        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
+    ) -> tuple[list[Fact], str | None]: ...
 
 
 class ExamPort(Protocol):
@@ -361,6 +378,7 @@ class Services:
     replays: ReplayPort
     generations: GenerationPort
     exams: ExamPort
+    facts: FactPort
     builds: BuildPort
     blobs: BlobStore
     profiles: ProfilePort

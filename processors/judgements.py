@@ -1,29 +1,62 @@
-"""Project feedback and judgements into their tables."""
+"""Project feedback, judgements and facts into their tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from schemas.events import Event, FeedbackGiven
+from schemas.events import (
+    Event,
+    FactApproved,
+    FactProposed,
+    FactRejected,
+    FactRetracted,
+    FeedbackGiven,
+)
+from schemas.facts import Fact
 from schemas.ports.ledger import OrderingPolicy
-from schemas.rows import FeedbackRow, Row
+from schemas.rows import FactDecisionRow, FactRetractedRow, FactRow, FeedbackRow, Row
 from schemas.topics import FEEDBACK
 from streams.stage import Stage
 
 
-def project(event: Event[FeedbackGiven]) -> Iterable[Row]:
-    feedback = event.data
-    yield FeedbackRow(
-        feedback_id=feedback.feedback_id,
-        tenant=feedback.tenant,
-        given_at=feedback.given_at,
-        run_id=feedback.run_id,
-        query=feedback.query,
-        useful=feedback.useful,
-        judgements=tuple(feedback.judgements),
-        corrected_answer=feedback.corrected_answer,
-        note=feedback.note,
-    )
+def project(
+    event: Event[FeedbackGiven | FactProposed | FactApproved | FactRejected | FactRetracted],
+) -> Iterable[Row]:
+    match event.data:
+        case FeedbackGiven() as feedback:
+            yield FeedbackRow(
+                feedback_id=feedback.feedback_id,
+                tenant=feedback.tenant,
+                given_at=feedback.given_at,
+                run_id=feedback.run_id,
+                query=feedback.query,
+                useful=feedback.useful,
+                judgements=tuple(feedback.judgements),
+                corrected_answer=feedback.corrected_answer,
+                note=feedback.note,
+            )
+        case FactProposed() as proposed:
+            fields = proposed.model_dump(exclude={"tenant"})
+            yield FactRow(proposed.tenant, Fact(status="proposed", **fields))
+        case FactApproved() as decision:
+            yield FactDecisionRow(
+                decision.tenant,
+                decision.fact_id,
+                "approved",
+                decision.decided_by,
+                decision.decided_at,
+            )
+        case FactRejected() as decision:
+            yield FactDecisionRow(
+                decision.tenant,
+                decision.fact_id,
+                "rejected",
+                decision.decided_by,
+                decision.decided_at,
+                decision.reason,
+            )
+        case FactRetracted(tenant=tenant, fact_id=fact_id):
+            yield FactRetractedRow(tenant, fact_id)
 
 
 STAGE = Stage(

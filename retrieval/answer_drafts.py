@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from retrieval.quote_candidates import QuoteCandidate, resolve_section
 from retrieval.retrieval_result import clip_spans, format_link, list_pages, parse_spans
 from retrieval.words import extract_word_keys
+from schemas.facts import FactCitation
 from schemas.ports.engines import ChatReply
 from schemas.questions import Citation, Conflict
+
+FACTS_NOTE = "Marks such as [F1] are stated facts, which no document of the answer confirms."
 
 
 @dataclass(frozen=True, slots=True)
 class DraftSentence:
-    """One sentence of an answer, without citation marks, and the numbers of its citations."""
+    """One sentence of an answer, without citation marks, and the numbers of its citations and
+    facts.
+    """
 
     text: str
     citations: tuple[int, ...]
+    facts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class AnswerDraft:
     tokens: int = 0
     closeness: tuple[float, ...] | None = None
     reply: ChatReply | None = None
+    facts: tuple[FactCitation, ...] = ()
     has_engine_failure: bool = False
     prompt_sha256: str | None = None
 
@@ -49,14 +56,16 @@ class AnswerDraft:
     def text(self) -> str:
         """The sentences, each followed by its citation marks."""
         return " ".join(
-            f"{sentence.text} {''.join(f'[{n}]' for n in sentence.citations)}"
+            f"{sentence.text} "
+            f"{''.join(f'[{n}]' for n in sentence.citations)}"
+            f"{''.join(f'[F{n}]' for n in sentence.facts)}"
             for sentence in self.sentences
         )
 
 
 def strip_citation_marks(text: str) -> str:
-    """Remove the model's own `[n]` marks: they count contexts, ours count citations."""
-    return re.sub(r"(?<!\s)\s*+\[\d++(?:\s*+,\s*+\d++)*+\]", "", text).strip()
+    """Remove the model's own `[n]` and `[Fn]` marks: they count contexts, ours count citations."""
+    return re.sub(r"(?<!\s)\s*+\[F?\d++(?:\s*+,\s*+F?\d++)*+\]", "", text).strip()
 
 
 def build_citation(n: int, quote_candidate: QuoteCandidate) -> Citation | None:
@@ -115,6 +124,21 @@ class CitationList:
                 self._by_place[place] = citation
                 numbers.append(citation.n)
         return tuple(numbers)
+
+
+def add_facts(
+    draft: AnswerDraft, sentences: Sequence[DraftSentence], facts: Sequence[FactCitation]
+) -> AnswerDraft:
+    """Return the draft with these sentences, the facts that they cite, and a note on them."""
+    cited = {n for sentence in sentences for n in sentence.facts}
+    if not cited:
+        return replace(draft, sentences=tuple(sentences))
+    return replace(
+        draft,
+        sentences=tuple(sentences),
+        facts=tuple(fact for fact in facts if fact.n in cited),
+        limitations=(*draft.limitations, FACTS_NOTE),
+    )
 
 
 def is_verbatim(quote: str, start: int, end: int, text: str, text_start: int) -> bool:

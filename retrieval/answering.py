@@ -18,7 +18,7 @@ from retrieval.judge import JudgedDraft, build_judged_answer, judge_answer
 from retrieval.prompting import extend_prompt, render_prompt
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.quote_candidates import extract_quote_candidates
-from retrieval.response_builder import should_answer
+from retrieval.response_builder import drop_refused_contexts, should_answer
 from retrieval.retrieval_result import RetrievalResult
 from schemas.errors import AnabranchError, InvalidModelOutput
 from schemas.questions import AnswerDelta, Violation
@@ -87,6 +87,9 @@ async def write_judged_draft(
     """
     if not should_answer(query, result):
         return None
+    result = drop_refused_contexts(query, result)
+    if not result.contexts:
+        evidence = Evidence(())
     profile, deltas = query.profile.judge, PartialAnswer(query.on_progress, query.redactor)
     judged = await _write_and_judge(query, result, evidence, resources, deltas)
     verdict = judged.verdict
@@ -139,6 +142,8 @@ async def _write_draft(
     may_search = (
         query.searches_left > 0 and not violations and query.budget.count_calls_left("answer") > 1
     )
+    if result.facts:
+        prompt = extend_prompt(prompt, "facts")
     if may_search:
         prompt = extend_prompt(prompt, "search")
     if violations:
@@ -157,6 +162,7 @@ async def _write_draft(
                 on_delta,
                 violations,
                 may_search=may_search,
+                facts=result.facts,
             )
     # The passages are there: a failed model costs the wording, not the answer.
     except (AnabranchError, TimeoutError) as error:
@@ -174,6 +180,7 @@ def _quote(query: QueryContext, result: RetrievalResult, evidence: Evidence) -> 
         query.profile.answer,
         query.redactor,
         is_confident=result.relevance.is_confident,
+        facts=result.facts,
     )
 
 

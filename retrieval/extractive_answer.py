@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from retrieval.answer_drafts import AnswerDraft, CitationList, DraftSentence
+from retrieval.answer_drafts import AnswerDraft, CitationList, DraftSentence, add_facts
 from retrieval.answer_values import (
     choose_cell,
     choose_value,
@@ -21,6 +21,7 @@ from retrieval.answer_values import (
 )
 from retrieval.conflicts import cite_conflict, find_conflict
 from retrieval.evidence import MAX_DISTANCE, MAX_QUOTES, Evidence, rank_rows
+from retrieval.prompting import normalize_whitespace
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import (
     QuoteCandidate,
@@ -30,6 +31,7 @@ from retrieval.quote_candidates import (
     normalize_quote,
 )
 from retrieval.redaction import Redactor
+from schemas.facts import FactCitation
 from schemas.planning import Intent
 from schemas.profiles import AnswerProfile
 
@@ -79,8 +81,10 @@ def compose_quoted_answer(
     redactor: Redactor,
     *,
     is_confident: bool,
+    facts: Sequence[FactCitation] = (),
 ) -> AnswerDraft:
-    """Quote the best evidence, the sentences between which documents disagree first.
+    """Quote the best evidence, the sentences between which documents disagree first, and then the
+    facts.
 
     The value that the question asks for is marked only in an answer that is likely to be right.
     """
@@ -100,8 +104,12 @@ def compose_quoted_answer(
         elif is_confident:
             text = mark_value(quote, plan.question, redactor)
         sentences.append(DraftSentence(text, numbers))
-    return AnswerDraft(
-        tuple(sentences),
+    sentences += [
+        DraftSentence(redactor.mask(normalize_whitespace(fact.statement)), (), (fact.n,))
+        for fact in facts
+    ]
+    draft = AnswerDraft(
+        (),
         citations.citations,
         MODEL,
         limitations=(_QUOTED_NOTE, *format_evidence_only(plan)),
@@ -109,6 +117,7 @@ def compose_quoted_answer(
         closeness=evidence.scores,
         has_engine_failure=evidence.has_engine_failure,
     )
+    return add_facts(draft, sentences, facts)
 
 
 def select_quotes(

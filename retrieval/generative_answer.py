@@ -13,7 +13,9 @@ from retrieval.answer_drafts import (
     AnswerDraft,
     CitationList,
     DraftSentence,
+    add_facts,
     choose_quotes,
+    compute_support,
     find_unsupported_numbers,
     strip_citation_marks,
 )
@@ -25,6 +27,7 @@ from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.redaction import MASK, Redactor
 from schemas.errors import InvalidModelOutput
+from schemas.facts import FactCitation
 from schemas.ports.engines import ChatModel, ChatReply, OnDelta
 from schemas.profiles import AnswerProfile
 from schemas.questions import AnswerDelta, OnProgress, Violation
@@ -104,6 +107,7 @@ class ModelAnswer(BaseModel):
         model_config = ConfigDict(extra="forbid")
         text: str
         citations: list[int]
+        facts: list[int] = []
 
     sufficient: bool
     sentences: list[CitedSentence]
@@ -124,6 +128,7 @@ async def generate_answer(
     violations: Sequence[Violation] = (),
     *,
     may_search: bool = False,
+    facts: Sequence[FactCitation] = (),
 ) -> AnswerDraft:
     """Ask the chat model for an answer, and keep its verified sentences.
 
@@ -133,8 +138,8 @@ async def generate_answer(
     """
     reply = await chat.complete(
         prompt.system,
-        build_user_prompt(contexts, plan.question, redactor, violations),
-        build_answer_schema(may_search=may_search),
+        build_user_prompt(contexts, plan.question, redactor, violations, facts),
+        build_answer_schema(may_search=may_search, has_facts=bool(facts)),
         name="answer",
         on_delta=on_delta,
         options=prompt.options,
@@ -152,7 +157,7 @@ async def generate_answer(
         ) from error
     conflict = find_conflict(evidence, plan, profile.conflict_distance)
     return _verify_answer(
-        model_answer, reply, evidence, plan, conflict, redactor, profile.min_support
+        model_answer, reply, evidence, plan, conflict, redactor, profile.min_support, facts
     )
 
 
@@ -161,6 +166,7 @@ def build_user_prompt(
     question: str,
     redactor: Redactor,
     violations: Sequence[Violation] = (),
+    facts: Sequence[FactCitation] = (),
 ) -> str:
     """Write one JSON object with one passage per line. The model sees no masked identifier.
 
@@ -179,7 +185,18 @@ def build_user_prompt(
         for context in contexts
     ]
     lines = ",\n".join(json.dumps(passage, ensure_ascii=False) for passage in passages)
-    rest: dict[str, Any] = {"question": normalize_whitespace(redactor.mask(question))}
+    rest: dict[str, Any] = {}
+    if facts:
+        rest["facts"] = [
+            {
+                "f": fact.n,
+                "statement": normalize_whitespace(redactor.mask(fact.statement)),
+                "stated_on": fact.stated_at.date().isoformat(),
+                "certainty": round(fact.certainty, 2),
+            }
+            for fact in facts
+        ]
+    rest |= {"question": normalize_whitespace(redactor.mask(question))}
     if violations:
         rest["rejected"] = [
             normalize_whitespace(redactor.mask(f"{item.check}: {item.evidence}"))
@@ -188,12 +205,14 @@ def build_user_prompt(
     return f'{{"passages": [\n{lines}\n],\n{json.dumps(rest, ensure_ascii=False)[1:]}'
 
 
-def build_answer_schema(*, may_search: bool = False) -> Mapping[str, Any]:
+def build_answer_schema(*, may_search: bool = False, has_facts: bool = False) -> Mapping[str, Any]:
     text_list = {"type": "array", "items": {"type": "string"}}
+    number_list = {"type": "array", "items": {"type": "integer"}}
     sentence = build_object_schema(
         {
             "text": {"type": "string"},
-            "citations": {"type": "array", "items": {"type": "integer"}},
+            "citations": number_list,
+            **({"facts": number_list} if has_facts else {}),
         }
     )
     return build_object_schema(
@@ -215,8 +234,9 @@ def _verify_answer(
     conflict: ConflictingRows | None,
     redactor: Redactor,
     min_support: float,
+    facts: Sequence[FactCitation],
 ) -> AnswerDraft:
-    """Keep sentences with at least one verified citation; the limitations count the others."""
+    """Keep sentences with a verified citation or fact; the limitations count the others."""
     citations = CitationList()
     cited_sentences = []
     for sentence in model_answer.sentences if model_answer.sufficient else []:
@@ -224,8 +244,9 @@ def _verify_answer(
         numbers = _cite_sentence(
             text, set(sentence.citations), evidence.candidates, plan, citations, min_support
         )
-        if numbers:
-            cited_sentences.append(DraftSentence(text, numbers))
+        fact_numbers = _find_supporting_facts(text, sentence.facts, facts, plan, min_support)
+        if numbers or fact_numbers:
+            cited_sentences.append(DraftSentence(text, numbers, fact_numbers))
     n_dropped = len(model_answer.sentences) - len(cited_sentences) if model_answer.sufficient else 0
     limitations = [
         *_format_remarks(model_answer.limitations),
@@ -240,8 +261,8 @@ def _verify_answer(
         cite_conflict(conflict, evidence, citations, redactor) if cited_sentences else None
     )
     search = "" if model_answer.sufficient else model_answer.search
-    return AnswerDraft(
-        tuple(cited_sentences),
+    draft = AnswerDraft(
+        (),
         citations.citations,
         reply.model,
         _format_remarks(model_answer.assumptions),
@@ -254,6 +275,28 @@ def _verify_answer(
         tokens=reply.usage.input_tokens + reply.usage.output_tokens,
         reply=reply,
     )
+    return add_facts(draft, cited_sentences, facts)
+
+
+def _find_supporting_facts(
+    text: str,
+    named: Sequence[int],
+    facts: Sequence[FactCitation],
+    plan: QueryPlan,
+    min_support: float,
+) -> tuple[int, ...]:
+    """Return the named facts that hold the words and numbers of the sentence; empty if they do
+    not.
+    """
+    numbers = tuple(fact.n for fact in facts if fact.n in named)
+    statements = [fact.statement for fact in facts if fact.n in named]
+    if (
+        not statements
+        or find_unsupported_numbers(text, [plan.question, *statements])
+        or compute_support(text, statements) < min_support
+    ):
+        return ()
+    return numbers
 
 
 def _format_remarks(remarks: Sequence[str]) -> tuple[str, ...]:

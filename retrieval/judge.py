@@ -206,6 +206,7 @@ def build_judged_answer(
     of these.
     """
     citations = {citation.n: citation for citation in draft.citations}
+    statements = {fact.n: " ".join(fact.statement.split()) for fact in draft.facts}
     passages = [item for context in contexts for item in (context, *context.duplicates)]
     texts_by_chunk = {
         chunk.chunk_id: passage.readable_text for passage in passages for chunk in passage.children
@@ -218,6 +219,7 @@ def build_judged_answer(
         cited = [citations[n] for n in sentence.citations if n in citations]
         # Without line breaks, as in the answer: they may stand within a number.
         quotes = [" ".join([*(item.header or ()), *item.quote.split()]) for item in cited]
+        quotes += [statements[n] for n in sentence.facts]
         read = [texts_by_chunk[item.chunk_id] for item in cited if item.chunk_id in texts_by_chunk]
         # Quoted answers mark the value in bold, which would separate it from its word.
         text = redactor.mask(sentence.text.replace("**", ""))

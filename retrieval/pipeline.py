@@ -27,6 +27,7 @@ from retrieval.candidate_retrieval import (
 from retrieval.document_links import find_ask, format_assumption
 from retrieval.entity_aliases import apply_aliases, format_alias_assumption, link_aliases
 from retrieval.evidence import Evidence
+from retrieval.fact_retrieval import retrieve_facts
 from retrieval.fusion import Fusion, fuse_candidates
 from retrieval.fusion_terms import score_terms
 from retrieval.judge import JudgedDraft
@@ -191,6 +192,9 @@ async def run_pipeline(
         retrieval = await date_result(query, retrieval, snapshot)
         with query.stopwatch.measure_step("read"):
             retrieval = await attach(query, retrieval, snapshot)
+            # By the question itself, even where the plan has other words.
+            if facts := await retrieve_facts(original_query, snapshot, resources.clock()):
+                retrieval = replace(retrieval, facts=facts, snapshot_version=None)
 
     if answer_plan is not None:
         query = replace(query, plan=answer_plan)

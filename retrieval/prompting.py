@@ -17,7 +17,7 @@ CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
 
-PromptName = Literal["answer", "judge", "plan", "retry", "route", "search"]
+PromptName = Literal["answer", "facts", "judge", "plan", "retry", "route", "search"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,10 @@ def render_prompt(name: PromptName, profile: PromptProfile, language: str | None
     )
 
 
-def extend_prompt(prompt: Prompt, name: Literal["retry", "search"]) -> Prompt:
-    """Return the prompt with further rules: stricter ones, or when to ask for another search."""
+def extend_prompt(prompt: Prompt, name: Literal["facts", "retry", "search"]) -> Prompt:
+    """Return the prompt with further rules: how to use facts, stricter ones, or when to ask for
+    another search.
+    """
     return replace(prompt, system=f"{prompt.system}\n\n{_read_template(name)}")
 
 

@@ -35,7 +35,7 @@ from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult, combine_scores
-from retrieval.response_builder import build_response, should_answer
+from retrieval.response_builder import build_response, drop_refused_contexts, should_answer
 from retrieval.retrieval_result import Ranking, RetrievalResult, attach_contexts, attach_results
 from retrieval.run_record import RecordedRun, list_required_texts, parse_run
 from retrieval.timing import Stopwatch
@@ -90,7 +90,9 @@ async def rerun_run(
     if isinstance(query_context.request, QueryRequest):
         result = await attach_contexts(query_context, result, snapshot)
         judged = (
-            await _redraft(result, record, query_context, sentences)
+            await _redraft(
+                drop_refused_contexts(query_context, result), record, query_context, sentences
+            )
             if should_answer(query_context, result)
             else None
         )
@@ -202,6 +204,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
         trace.route,
         ranking,
         _restore_relevance(record, parents),
+        facts=tuple(record.run_record.facts),
         assumptions=tuple(record.run_record.assumptions),
         missing_collections=tuple(record.run_record.missing_collections),
     )
@@ -272,6 +275,7 @@ async def _redraft(
             profile,
             query.redactor,
             is_confident=result.relevance.is_confident,
+            facts=result.facts,
         )
     else:
         draft = await generate_answer(
@@ -283,6 +287,7 @@ async def _redraft(
             _RecordedChat(recorded.reply),
             # The recorded reply stands whatever the prompt.
             Prompt("", DEFAULT_CHAT_OPTIONS),
+            facts=result.facts,
         )
     limitations, assumptions = tuple(recorded.limitations), tuple(recorded.assumptions)
     draft = replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from retrieval.judge import JudgedDraft
 from retrieval.query_context import QueryContext, RetrievalResources
@@ -96,12 +97,17 @@ def _choose_language(texts: Mapping[str, str], language: str | None) -> str:
 
 
 def should_answer(query_context: QueryContext, result: RetrievalResult) -> bool:
-    """True when there are contexts, and the relevance check did not refuse them.
+    """True when there are facts, or contexts that the relevance check did not refuse."""
+    return bool(result.facts) or bool(drop_refused_contexts(query_context, result).contexts)
+
+
+def drop_refused_contexts(query_context: QueryContext, result: RetrievalResult) -> RetrievalResult:
+    """Return the result without contexts if the relevance check refused them.
 
     Contexts that the chat model asked for are its to refuse.
     """
     may_refuse = query_context.profile.answer.refuse and not query_context.plan.further
-    return bool(result.contexts) and not (result.relevance.refused and may_refuse)
+    return replace(result, contexts=()) if result.relevance.refused and may_refuse else result
 
 
 def build_response(
@@ -127,6 +133,7 @@ def build_response(
         message=_format_message(code, query_context, result) if code else None,
         language=query_context.plan.language,
         citations=list(published_draft.citations) if published_draft else [],
+        facts=list(published_draft.facts) if published_draft else [],
         contexts=list(result.results) if includes_contexts else [],
         path=_choose_hops(result) if published_draft else [],
         judge=judged.verdict if judged else None,
@@ -152,6 +159,10 @@ def _choose_hops(result: RetrievalResult) -> list[AnswerHop]:
 
 def _rate_answer(result: RetrievalResult, judged: JudgedDraft | None) -> Confidence:
     confidence = rate_confidence(result.relevance, result.contexts, result.ranking.candidates)
+    if judged is not None and judged.draft.facts and not judged.draft.citations:
+        certainty = max(fact.certainty for fact in judged.draft.facts)
+        reason = f"rests on stated facts alone, of certainty {certainty:.2f}"
+        confidence = Confidence(level="medium", reasons=[reason])
     if judged is not None and judged.draft.conflict is not None:
         confidence = lower_confidence(confidence, "the documents disagree on a number or date")
     if judged is not None and judged.verdict is not None and judged.verdict.violations:

@@ -23,6 +23,7 @@ from retrieval.query_context import QueryContext
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult
 from retrieval.words import strip_accents
+from schemas.facts import FactCitation
 from schemas.ports.search import ChunkView, IndexSnapshot, ParentView, SnapshotVersion
 from schemas.questions import Route, SearchResult
 from schemas.values import Span
@@ -87,10 +88,12 @@ class RetrievalResult:
     contexts: tuple[ContextPassage, ...] = ()
     results: tuple[SearchResult, ...] = ()
     parent_views: Mapping[UUID, ParentView] = field(default_factory=dict)
+    facts: tuple[FactCitation, ...] = ()  # numbered, best first
     assumptions: tuple[str, ...] = ()  # about the documents that the question names
     missing_collections: tuple[str, ...] = ()  # named by the filters, but without documents
     model_uses: tuple[ModelUse, ...] = ()  # by planning and routing
     # None when a channel, a model or the reranker failed: an incomplete result must not be cached.
+    # Nor are facts, which expire and whose certainty decays without a commit.
     snapshot_version: SnapshotVersion | None = None
 
 

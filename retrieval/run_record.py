@@ -177,6 +177,7 @@ def build_run_record(
         ],
         chunks=[record_chunk(chunk) for chunk in chunks.values()],
         draft=_record_draft(judged) if judged else None,
+        facts=list(result.facts),
         assumptions=list(result.assumptions),
         missing_collections=list(result.missing_collections),
         prompts={

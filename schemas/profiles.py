@@ -13,6 +13,7 @@ from pydantic import Field, create_model
 
 from schemas.budgets import BudgetProfile
 from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel, ChannelProfile
+from schemas.facts import MAX_HALF_LIFE_DAYS
 from schemas.generations import ChunkSizes
 from schemas.planning import PlanProfile, RouteProfile
 from schemas.prompts import PromptProfile
@@ -385,6 +386,28 @@ class RedactionProfile(Value):
     )
 
 
+class FactsProfile(Value):
+    """Facts that people stated and approved, beside the documents."""
+
+    enabled: bool = Field(True, description="Whether answers use facts.")
+    k: int = Field(3, ge=1, le=20, description="Maximum number of facts in an answer.")
+    half_life_days: float = Field(
+        365.0,
+        ge=1,
+        le=MAX_HALF_LIFE_DAYS,
+        description="Days in which the certainty of a fact halves, unless the fact has its own.",
+    )
+    min_certainty: float = Field(
+        0.3, ge=0, le=1, description="Facts whose certainty has decayed below this are not used."
+    )
+    min_coverage: float = Field(
+        0.6,
+        ge=0.1,
+        le=1,
+        description="Least share of the question's topical words that a fact holds.",
+    )
+
+
 class Profile(_ChannelProfiles):
     """Settings for answering questions."""
 
@@ -395,6 +418,7 @@ class Profile(_ChannelProfiles):
     rerank: RerankProfile = RerankProfile()
     answer: AnswerProfile = AnswerProfile()
     redaction: RedactionProfile = RedactionProfile()
+    facts: FactsProfile = FactsProfile()
     judge: JudgeProfile = JudgeProfile()
     budget: BudgetProfile = BudgetProfile()
 
@@ -411,7 +435,7 @@ PROFILE_TYPES: tuple[ProfileType, ...] = get_args(ProfileType)
 SECTIONS_BY_TYPE: Mapping[ProfileType, tuple[str, ...]] = {
     "retrieval": ("plan", "route", *(name for name in CHANNELS if name != "graph")),
     "fusion": ("fusion", "rerank"),
-    "context": ("answer", "redaction"),
+    "context": ("answer", "redaction", "facts"),
     "generation": ("answer",),
     "judge": ("judge",),
     "graph": ("graph", "bridges"),

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from schemas.budgets import ModelUsage, StoppedCall
 from schemas.channels import Channel
 from schemas.exams import CalibrationBasis
+from schemas.facts import FactCitation
 from schemas.planning import Intent
 from schemas.profiles import QueryProfileType
 from schemas.values import Language, Span, Value
@@ -454,6 +455,13 @@ class QueryResponse(Value):
     message: str | None = Field(None, description="Explanation of the refusal for people.")
     language: str | None = Field(None, description="Language of the question as a BCP 47 tag.")
     citations: list[Citation] = Field(description="Quotes that support the answer.")
+    facts: list[FactCitation] = Field(
+        [],
+        description=(
+            "Facts that the answer rests on, which people or applications stated: `[F1]` in its "
+            "text. No document is cited for them."
+        ),
+    )
     contexts: list[SearchResult] = Field(
         [], description="Passages that the answer was based on. Empty without `return_context`."
     )

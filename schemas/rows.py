@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from schemas.amendments import OrderKey
 from schemas.exams import Calibration, Exam
+from schemas.facts import Decision, Fact
 from schemas.generations import Generation
 from schemas.judgements import GradedPassage
 from schemas.sources import SequenceReset, SourceSpec
@@ -403,6 +404,34 @@ class FeedbackRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FactRow:
+    """A fact that was proposed."""
+
+    tenant: str
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class FactDecisionRow:
+    """Approve or reject a fact. An approved one replaces the fact that it names, and its equals."""
+
+    tenant: str
+    fact_id: UUID
+    decision: Decision
+    decided_by: str
+    decided_at: datetime
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FactRetractedRow:
+    """Remove the text of a fact."""
+
+    tenant: str
+    fact_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class AuditRow:
     """An administrative action."""
 
@@ -485,6 +514,9 @@ Row = (
     | ErasureReceiptRow
     | RunRow
     | FeedbackRow
+    | FactRow
+    | FactDecisionRow
+    | FactRetractedRow
     | AuditRow
     | DeadLetterRow
     | DeadLetterClosedRow

@@ -1,6 +1,6 @@
 """Run records: the inputs of an answer besides its candidates, so that the run can be repeated.
 
-They reference texts by hash and never contain them.
+They reference texts of documents by hash and never contain them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import Field
 
 from schemas.channels import Channel
+from schemas.facts import FactCitation
 from schemas.profiles import Profile
 from schemas.questions import JudgeVerdict
 from schemas.values import Value
@@ -111,6 +112,9 @@ class RunRecord(Value):
     chunks: list[RecordedChunk]
     draft: RecordedDraft | None = Field(
         None, description="How the answer was written. Null if there was no answer."
+    )
+    facts: list[FactCitation] = Field(
+        [], description="Facts that were offered. Erasing one erases the runs that hold it."
     )
     assumptions: list[str] = Field([], description="Assumptions about the documents meant.")
     missing_collections: list[str] = Field(

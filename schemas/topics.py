@@ -28,7 +28,7 @@ class Topic(str):
     written_by: frozenset[Writer]
     read_by_producers: bool
     is_sealed: bool
-    """True if payloads are encrypted with the key of the document or run."""
+    """True if payloads are encrypted with the key of the document, run or fact."""
     retention: timedelta | None
     """None keeps records forever: a rebuild needs all of them."""
     payload_in_feed: bool
@@ -96,8 +96,8 @@ QUERIES = Topic(
 )
 FEEDBACK = Topic(
     "feedback",
-    "Feedback on answers, and judgements of passages.",
-    key="run id or feedback id",
+    "Feedback on answers, judgements of passages, and facts that people state.",
+    key="run id, feedback id or fact id",
     per_document=False,
     written_by=("api",),
 )

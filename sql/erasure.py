@@ -37,6 +37,7 @@ AFFECTED_TABLES = (
     "dead_letters",
     "runs",
     "feedback",
+    "facts",
     "lexical_deltas",
     "source_changes",
     "source_rows",
@@ -75,6 +76,11 @@ class PgErasure:
         """Return the documents in scope that have any rows or keys left."""
         return [row["id"] for row in await fetch_rows(self._pool, "erasable", tenant, scope, name)]
 
+    async def find_facts(self, tenant: str, scope: Scope, name: str) -> list[UUID]:
+        """Return the facts in scope."""
+        rows = await fetch_rows(self._pool, "erasable_facts", tenant, scope, name)
+        return [row["id"] for row in rows]
+
     async def begin(self, receipt: UUID, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """Record the documents in scope and count their rows for the receipt; return the documents.
 
@@ -109,11 +115,14 @@ class PgErasure:
                 counts_by_place["dead_letters"] = await connection.fetchval(
                     load_query("count_dead_letters"), [*documents, *events]
                 )
+                counts_by_place["facts"] = await connection.fetchval(
+                    load_query("count_facts"), documents
+                )
                 counts_by_place |= {
                     EVENT_COUNT: await connection.fetchval(
                         load_query("erasable_events"), documents
                     ),
-                    SUBJECT_COUNT: len(documents),
+                    SUBJECT_COUNT: len(documents) - counts_by_place["facts"],
                 }
                 counts_by_place[SOURCE_COUNT] = await connection.fetchval(
                     load_query("source_names"), documents
@@ -271,6 +280,7 @@ class PgErasure:
                 await connection.execute(load_query("erase_document_rows"), document_ids, readable)
                 await connection.execute(load_query("delete_erased_owners"), document_ids)
                 await connection.execute(load_query("erase_amendments"), document_ids)
+                await connection.execute(load_query("erase_facts"), document_ids, readable)
                 # Cached answers may quote the erased documents.
                 await record_index_change(connection, ALL_GENERATIONS, [tenant])
                 # In the same transaction, so that a repeated erasure adds nothing twice.

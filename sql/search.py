@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from uuid import UUID
 
 import numpy as np
@@ -12,6 +13,7 @@ from asyncpg.pool import PoolConnectionProxy
 from numpy.typing import NDArray
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable
+from schemas.facts import Fact
 from schemas.generations import Generation
 from schemas.ports.search import (
     ChildStates,
@@ -26,7 +28,7 @@ from schemas.ports.search import (
 )
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
-from sql import chunk_views, graph, lexical, semantic
+from sql import chunk_views, facts, graph, lexical, semantic
 from sql.errors import translate_database_errors
 from sql.generations import no_live_generation_error, unknown_generation_error
 from sql.pool import Pool
@@ -209,6 +211,12 @@ class PgSnapshot:
                 decay=decay,
                 k=k,
             )
+
+    async def search_facts(
+        self, tenant: str, stems: Sequence[str], now: datetime, limit: int
+    ) -> Sequence[Fact]:
+        async with self._connections.acquire() as connection:
+            return await facts.search_facts(connection, tenant, self._readers, stems, now, limit)
 
     async def fetch_chunks(
         self, chunk_ids: Sequence[UUID], question: str

@@ -119,8 +119,10 @@ class Codec:
         # Nulls are left out, except on `outcomes`, which other programs read.
         payload = event.data.model_dump_json(exclude_none=event.data.topic != OUTCOMES).encode()
         headers = format_headers(event)
-        # Sealed with the key of its document or run; a dead letter without a document has its own.
-        ids = (getattr(event.data, name, None) for name in ("run_id", "feedback_id", "event_id"))
+        # Sealed with the key of its document, run or fact; a dead letter without a document has its
+        # own.
+        names = ("run_id", "feedback_id", "fact_id", "event_id")
+        ids = (getattr(event.data, name, None) for name in names)
         subject = event.document_id or next(filter(None, ids), None)
         tenant = event.tenant or getattr(event.data, "tenant", None)
         is_sealed = event.data.topic.is_sealed

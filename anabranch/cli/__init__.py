@@ -60,6 +60,7 @@ COMMANDS = {
         "Trace an answer's citations back to the uploaded bytes.",
     ),
     "feedback": ("anabranch.cli.feedback:feedback", "Rate an answer or a passage."),
+    "facts": ("anabranch.cli.facts:app", "State, approve, reject and erase facts."),
     "generations": (
         "anabranch.cli.generations:app",
         "List, compare, promote, roll back and drop generations of the index.",

@@ -43,7 +43,7 @@ def document(
     yes
         Skip the confirmation prompt.
     """
-    return _run_erase("document", str(document), yes, common)
+    return run_erase("document", str(document), yes, common)
 
 
 @app.command
@@ -59,7 +59,7 @@ def collection(
     yes
         Skip the confirmation prompt.
     """
-    return _run_erase("collection", name, yes, common)
+    return run_erase("collection", name, yes, common)
 
 
 @app.command
@@ -75,7 +75,7 @@ def tenant(
     yes
         Skip the confirmation prompt.
     """
-    return _run_erase("tenant", name, yes, common)
+    return run_erase("tenant", name, yes, common)
 
 
 @app.command(name="receipts")
@@ -102,7 +102,7 @@ def list_receipts(*, common: RemoteOptions = DEFAULT) -> int:
     return OK
 
 
-def _run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int:
+def run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int:
     if not yes and not confirm(f"Erase {scope} {name} permanently?"):
         print_stderr("nothing was erased")
         return FAILED

@@ -123,7 +123,14 @@ def query(
         for citation in answer["citations"]:
             print(f"\n[{citation['n']}] {_format_location(citation)}")
             print(textwrap.indent(citation["quote"], "    "))
-        if answer["citations"]:
+        for fact in answer.get("facts", ()):
+            source = f", source: {to_single_line(fact['source'])}" if fact["source"] else ""
+            print(
+                f"\n[F{fact['n']}] stated by {fact['stated_by']} on {fact['stated_at'][:10]}, "
+                f"certainty {fact['certainty']:.2f}{source}"
+            )
+            print(textwrap.indent(fact["statement"], "    "))
+        if answer["citations"] or answer.get("facts"):
             print()
         print_confidence(answer)
         if options.explain:

@@ -34,6 +34,7 @@ from schemas.generations import Generation
 from services.collections import CollectionService
 from services.entities.service import EntityService
 from services.erasure.service import ErasureService
+from services.facts import FactService
 from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
 from services.generations.exams import ExamService
@@ -53,6 +54,7 @@ from sql.access import PgApiKeys, PgAudit
 from sql.documents import PgDocuments, PgJobs
 from sql.entities import PgEntities
 from sql.exams import PgCalibrations, PgExams
+from sql.facts import PgFacts
 from sql.generations import PgGenerations, PgGenerationSummaries
 from sql.lineage import PgLineage
 from sql.listings import PgListings
@@ -197,6 +199,13 @@ async def prepare_api(
                 PgCalibrations(storage.pool),
                 PgFeedback(storage.pool),
                 decisions,
+                overrides.clock,
+                overrides.fresh_id,
+            ),
+            facts=FactService(
+                event_log,
+                PgFacts(storage.pool),
+                storage.codec,
                 overrides.clock,
                 overrides.fresh_id,
             ),

@@ -52,6 +52,11 @@ OPERATION_PROBLEMS: Mapping[str, str] = {
         "422 FIXED_SETTING INVALID_OVERRIDE UNKNOWN_PROFILE"
     ),
     "give_feedback": "404 NOT_FOUND",
+    "propose_fact": "404 NOT_FOUND 422 FACT_EXPIRED",
+    "get_fact": "404 NOT_FOUND",
+    "approve_fact": "404 NOT_FOUND 422 FACT_REPLACED",
+    "reject_fact": "404 NOT_FOUND 422 FACT_REPLACED",
+    "delete_fact": "404 NOT_FOUND",
     "get_entity": "404 NOT_FOUND",
     "amend_entity": "404 NOT_FOUND 422 NOTHING_TO_AMEND TOO_MANY_ALIASES UNKNOWN_ALIAS",
     "erase": "404 NOT_FOUND 422 FORBIDDEN_TENANT",

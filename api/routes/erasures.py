@@ -20,7 +20,9 @@ router = APIRouter(prefix="/erasures", tags=["erasures"], route_class=AuditedRou
 class ErasureRequest(BaseModel):
     scope: Scope
     name: str = Field(
-        min_length=1, max_length=1024, description="Document id, collection name, or tenant name."
+        min_length=1,
+        max_length=1024,
+        description="Document id, fact id, collection name, or tenant name.",
     )
 
 
@@ -55,7 +57,7 @@ class ErasureReceipt(ResponseModel):
 async def request_erasure(
     body: ErasureRequest, services: ServicesDep, caller: WholeTenant
 ) -> AcceptedErasure:
-    """Erase documents permanently.
+    """Erase documents or a fact permanently.
 
     Removes them from tables, history, caches and blobs, and destroys the keys of their events in
     the log. This cannot be undone.

@@ -3,7 +3,7 @@
 JSON Schemas and the AsyncAPI document are generated from these.
 """
 
-from schemas.events import control, dead_letters, outcomes, pipeline, raw, runs
+from schemas.events import control, dead_letters, facts, outcomes, pipeline, raw, runs
 from schemas.events.control import (
     AuditRecorded,
     CollectionConfigured,
@@ -25,6 +25,7 @@ from schemas.events.control import (
 )
 from schemas.events.dead_letters import DeadLetterClosed, EventDeadLettered
 from schemas.events.envelope import Event, EventData
+from schemas.events.facts import FactApproved, FactProposed, FactRejected, FactRetracted
 from schemas.events.outcomes import (
     DocumentFailed,
     DocumentIndexed,
@@ -72,6 +73,10 @@ __all__ = [
     "EventDeadLettered",
     "Event",
     "ExamCompleted",
+    "FactApproved",
+    "FactProposed",
+    "FactRejected",
+    "FactRetracted",
     "FeedbackGiven",
     "GenerationBuilt",
     "GenerationCalibrated",
@@ -91,5 +96,5 @@ __all__ = [
 
 def list_event_classes() -> tuple[type[EventData], ...]:
     """List the events of these modules, by topic, upstream first."""
-    modules = (raw, pipeline, outcomes, runs, control, dead_letters)
+    modules = (raw, pipeline, outcomes, runs, facts, control, dead_letters)
     return tuple(event_class for module in modules for event_class in module.EVENTS)

@@ -139,16 +139,18 @@ class SourceReset(EventData, name="source.reset", topic=CONTROL):
     tenant: str | None = Field(None, description="Tenant of the source.")
 
 
-Scope = Literal["document", "collection", "tenant"]
+Scope = Literal["document", "collection", "tenant", "fact"]
 
 
 class ErasureRequested(EventData, name="erasure.requested", topic=CONTROL):
-    """Permanent erasure of documents was requested."""
+    """Permanent erasure of documents or of a fact was requested."""
 
     receipt_id: UUID = Field(description="Id of the request and its receipt.")
     tenant: str
     scope: Scope = Field(description="What to erase.")
-    subject: str = Field(description="Id of the document, or name of the collection or the tenant.")
+    subject: str = Field(
+        description="Id of the document or fact, or name of the collection or the tenant."
+    )
     requested_at: datetime
 
 

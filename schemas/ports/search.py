@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.facts import Fact
 from schemas.generations import Generation
 from schemas.principals import Principal, ReaderScope
 from schemas.questions import Filters
@@ -202,6 +203,11 @@ class IndexSnapshot(Protocol):
         min_hops: int = 0,
     ) -> Sequence[Hit]:
         """Return chunks that mention entities from `min_hops` to `hops` relations off the seeds."""
+
+    async def search_facts(
+        self, tenant: str, stems: Sequence[str], now: datetime, limit: int
+    ) -> Sequence[Fact]:
+        """Return approved facts that hold a word with one of the stems and are not expired."""
 
     async def fetch_chunks(
         self, chunk_ids: Sequence[UUID], question: str

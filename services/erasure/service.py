@@ -11,12 +11,13 @@ from uuid import UUID
 
 from processors import TOPICS
 from schemas.errors import InvalidRequest, unknown_resource_error
-from schemas.events import ErasureCompleted, ErasureRequested
+from schemas.events import ErasureCompleted, ErasureRequested, FactRetracted
 from schemas.events.control import Scope
 from schemas.ids import content_id
 from schemas.ports.log import EventLog
+from schemas.records import Record
 from schemas.rows import ErasureRequestRow
-from schemas.topics import CONTROL, OUTCOMES, RAW
+from schemas.topics import CONTROL, FEEDBACK, OUTCOMES, RAW
 from services.storage import Storage
 from sql.erasure import (
     DONE_MARKER,
@@ -42,8 +43,8 @@ class ErasureService:
     fresh_id: Callable[[], UUID]
 
     async def request_erasure(self, tenant: str, scope: Scope, name: str) -> UUID:
-        if scope == "document":
-            # One document whatever the spelling of its UUID (RFC 9562, section 4). Other strings
+        if scope in ("document", "fact"):
+            # One of them whatever the spelling of its UUID (RFC 9562, section 4). Other strings
             # match none.
             with suppress(ValueError):
                 name = str(UUID(name))
@@ -57,7 +58,8 @@ class ErasureService:
             raise unknown_resource_error(
                 scope,
                 repr(name),
-                "List documents with GET /v1/documents, collections with GET /v1/collections.",
+                "List documents with GET /v1/documents, collections with GET /v1/collections, "
+                "facts with GET /v1/facts.",
             )
         receipt = self.fresh_id()
         erasure = ErasureRequested(
@@ -66,8 +68,10 @@ class ErasureService:
         event = build_root_event(
             erasure, content_id("event", "erasure", receipt), CE_SOURCE, self.clock, tenant=tenant
         )
+        # Together, so that a rebuild does not restore facts whose events stay readable.
+        retractions = await self._build_retractions(tenant, scope, name)
         await self.storage.log.append(
-            [await self.storage.codec.encode(event, CONTROL, str(receipt))]
+            [*retractions, await self.storage.codec.encode(event, CONTROL, str(receipt))]
         )
         # Stage `erase` writes the same row when it consumes the event; until then the caller reads
         # this one.
@@ -75,6 +79,22 @@ class ErasureService:
             ErasureRequestRow(receipt, tenant, scope, name, erasure.requested_at)
         )
         return receipt
+
+    async def _build_retractions(self, tenant: str, scope: Scope, name: str) -> list[Record]:
+        return [
+            await self.storage.codec.encode(
+                build_root_event(
+                    FactRetracted(fact_id=fact_id, tenant=tenant),
+                    content_id("event", "fact.retracted", fact_id),
+                    CE_SOURCE,
+                    self.clock,
+                    tenant=tenant,
+                ),
+                FEEDBACK,
+                str(fact_id),
+            )
+            for fact_id in await PgErasure(self.storage.pool).find_facts(tenant, scope, name)
+        ]
 
     async def get_receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None:
         row = await PgErasureReceipts(self.storage.pool).find(tenant, receipt_id)

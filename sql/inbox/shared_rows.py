@@ -1,5 +1,5 @@
 """Write rows that belong to no generation: generations, sources, collections, erasures, runs,
-feedback, dead letters.
+feedback, facts, dead letters.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from schemas.rows import (
     ErasureReceiptRow,
     ErasureRequestRow,
     ExamRow,
+    FactDecisionRow,
+    FactRetractedRow,
+    FactRow,
     FeedbackRow,
     GenerationBuiltRow,
     GenerationDroppedRow,
@@ -37,6 +40,7 @@ from sql.encoding import replace_nul
 from sql.entities import upsert_alias
 from sql.erasure import write_erasure_row
 from sql.exams import insert_exam, upsert_calibration
+from sql.facts import write_fact_row
 from sql.partitions import create_partitions
 from sql.pool import Connection
 from sql.query_loader import load_query
@@ -82,6 +86,8 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                 await connection.execute(load_query("upsert_run"), *_to_run_values(row))
             case FeedbackRow():
                 await connection.execute(load_query("insert_feedback"), *_to_feedback_values(row))
+            case FactRow() | FactDecisionRow() | FactRetractedRow():
+                await write_fact_row(connection, row)
             case AuditRow():
                 await insert_audit_event(connection, row)
             case DeadLetterClosedRow():

@@ -1,12 +1,13 @@
 -- name: erasable
 -- Documents in an erasure scope of which any data is left.
--- A single document also counts if only a key, a dead letter or a job names it; keys of runs and feedback are no
--- documents. Events that failed at ingress belong to the collection that they name, or, if their document is
+-- A single document also counts if only a key, a dead letter or a job names it; keys of runs, feedback and facts are
+-- no documents. Facts belong to the scopes `fact` and `tenant`. Events that failed at ingress belong to the collection that they name, or, if their document is
 -- unreadable, to their tenant under their own id.
 select id from documents where tenant = $1 and latest is not null and case $2 when 'document' then id::text = $3 when 'collection' then collection = $3 else true end
 union
 select subject from keystore.keys where tenant = $1 and subject::text = $3 and $2 = 'document' and destroyed_at is null
   and not exists (select from runs r where r.id = subject) and not exists (select from feedback f where subject in (f.id, f.run_id))
+  and not exists (select from facts f where f.id = keys.subject)
 union
 select document_id from ingress_failures where tenant = $1 and document_summary ->> 'collection' = $3 and $2 = 'collection'
 union
@@ -14,6 +15,8 @@ select coalesce(document_id, event_id) from dead_letters
 where tenant = $1 and (document_id::text = $3 and $2 = 'document' or $2 = 'tenant')
 union
 select document_id from jobs where tenant = $1 and (document_id::text = $3 and $2 = 'document' or $2 = 'tenant')
+union
+select id from facts where tenant = $1 and ($2 = 'tenant' or $2 = 'fact' and id::text = $3)
 order by id
 
 -- name: erasable_ids
@@ -50,7 +53,7 @@ where exists (select from source_rows r where r.source = s.name and r.external_i
   or exists (select from source_notes o where o.source = s.name and o.key = 'item:' || n.external_id and (o.value ->> 'live')::bool)
 
 -- name: citing_runs
--- Runs whose answer, candidates or numbers name one of these documents.
+-- Runs whose answer, candidates or numbers name one of these documents or facts.
 select distinct r.id
 from runs r, lateral (
   -- At any depth: the shapes of answers and candidates may change.
@@ -59,6 +62,8 @@ from runs r, lateral (
   select jsonb_path_query(r.candidates, 'lax $.**.document_id') #>> '{}'
   union all
   select jsonb_path_query(r.run_record, 'lax $.**.document_id') #>> '{}'
+  union all
+  select jsonb_path_query(r.run_record, 'lax $.**.fact_id') #>> '{}'
 ) cited
 where r.tenant = $1 and cited.named = any($2)
 order by r.id

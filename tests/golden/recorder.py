@@ -15,13 +15,14 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
 from processors import EVENT_CLASSES
-from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset
+from schemas.events import EventData, FactRetracted, SourceAdded, SourceRemoved, SourceReset
 from schemas.ids import content_id
 from schemas.records import Record
 from schemas.sources import SequenceReset, SourceSpec, UrlsSource
@@ -109,6 +110,7 @@ async def produce_all_events(world: ApiWorld) -> None:
             world.worker.storage.pool, "collection_deletions where completed_at is not null"
         )
     )
+    await _state_facts(world)
     secret = await world.ingest_until_searchable(
         "The code of the safe is kingfisher.", "secret.txt", external_id="secret"
     )
@@ -139,6 +141,27 @@ async def produce_all_events(world: ApiWorld) -> None:
     )
     await eventually(lambda: _has_rows(world.worker.storage.pool, "sources where removed"))
     await wait_until_idle(world)
+
+
+async def _state_facts(world: ApiWorld) -> None:
+    """State facts: one is approved, one rejected, one erased, and one only retracted: the events of
+    an erased one are unreadable.
+    """
+    fact_ids = []
+    for name in ("Ada", "Bruno", "Carla", "Dora"):
+        fact = {"subject": "The keeper of the weir", "predicate": "is", "object": name}
+        proposed = await _send(world.http.post("/v1/facts", json={**fact, "source": "a letter"}))
+        fact_ids.append(proposed["fact_id"])
+    approved, rejected, erased, retracted = fact_ids
+    await _send(world.http.post(f"/v1/facts/{approved}/approve"))
+    await _send(world.http.post(f"/v1/facts/{rejected}/reject", json={"reason": "a rumor"}))
+    await eventually(lambda: world.fetch_json(f"/v1/facts/{retracted}"))
+    retraction = FactRetracted(fact_id=UUID(retracted), tenant="default")
+    await world.worker.storage.log.append([await encode_event(world.worker.storage, retraction)])
+    receipt = await _send(world.http.delete(f"/v1/facts/{erased}"))
+    await eventually(
+        lambda: _has_value(world, f"/v1/erasures/{receipt['receipt_id']}", "state", "done")
+    )
 
 
 def make_external_records() -> list[Record]:

@@ -55,6 +55,10 @@ VIEWS = {
     ),
     "feedback": "select query, useful, note from feedback",
     "judgements": "select external_id, quote, grade from judgements",
+    "facts": (
+        "select subject, predicate, object, certainty, source, status, stated_by, decided_by, "
+        "reason from facts"
+    ),
     "dead_letters": (
         "select stage, generation, original_type, code, detail, resolution, "
         "closed_reason from dead_letters"

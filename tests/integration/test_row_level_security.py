@@ -54,6 +54,7 @@ RESTRICTED_TABLES = {
     "erasure_subjects",
     "erasures",
     "events",
+    "facts",
     "feedback",
     "generation_builds",
     "generation_engine_calls",

@@ -138,6 +138,43 @@ async def test_erased_run_returns_run_erased(world: ApiWorld) -> None:
         assert CANARY not in refused.text
 
 
+async def test_erased_fact_is_found_nowhere(
+    world: ApiWorld, settings: Settings, database: str
+) -> None:
+    question, fact_ids = "Who is the contact for plant 3?", []
+    for subject, object_ in (("contact", CANARY), ("deputy contact", "Bruno")):
+        fact = {"subject": f"The {subject} for plant 3", "predicate": "is", "object": object_}
+        proposed = await world.http.post("/v1/facts", json={**fact, "source": f"{object_} Ltd"})
+        fact_ids.append(proposed.json()["fact_id"])
+        await world.http.post(f"/v1/facts/{fact_ids[-1]}/approve")
+    erased, kept = fact_ids
+    run = await eventually(lambda: world.ask(question), lambda answer: len(answer["facts"]) == 2)
+    await eventually(
+        lambda: world.fetch_json(f"/v1/runs/{run['run_id']}"),
+        lambda row: row is not None and row["response"] is not None,
+    )
+    # Only projections hold it: the log is sealed.
+    assert await find_canaries(database, settings.data_dir, [CANARY]) == {
+        "anabranch.facts",
+        "anabranch.runs",
+    }
+    # A fact is no document.
+    other = await world.http.post("/v1/erasures", json={"scope": "document", "name": erased})
+    assert other.status_code == 404
+
+    accepted = await world.http.delete(f"/v1/facts/{erased}")
+    assert accepted.status_code == 202, accepted.text
+    receipt = await wait_until_erased(world, accepted.json()["receipt_id"])
+
+    assert receipt["documents"] == 0 and receipt["removed"]["facts"] == 1
+    assert receipt["removed"]["keys"] >= 2 and receipt["removed"]["runs"] >= 1
+    assert await find_canaries(database, settings.data_dir, [CANARY]) == set()
+    assert (await world.http.get(f"/v1/facts/{erased}")).status_code == 404
+    rerun = await world.http.post(f"/v1/runs/{run['run_id']}/rerun")
+    assert rerun.json()["code"] == "RUN_ERASED"
+    assert [fact["fact_id"] for fact in (await world.ask(question))["facts"]] == [kept]
+
+
 async def test_erased_document_can_be_ingested_again(world: ApiWorld) -> None:
     first = await world.ingest_until_searchable(CANARY_TEXT, external_id="again")
     await erase(world, "document", first["document_id"])

@@ -192,6 +192,8 @@ async def create_data(stack: TenantStack) -> None:
     ]
     for who, job in [item for found in receipts for item in found]:
         await _wait_until_job_final(stack.clients[who], job)
+    for owner in stack.data_by_owner:
+        await _state_fact(stack, owner)
     for who in stack.clients:
         await _query_and_rate(stack, who)
     for tenant in TENANTS:
@@ -241,6 +243,27 @@ async def _ingest_documents(
         own.ids.setdefault("job", set()).add(answer.json()["ingestion_job_id"])
         sent.append((sender, answer.json()["ingestion_job_id"]))
     return sent
+
+
+async def _state_fact(stack: TenantStack, owner: tuple[str, str]) -> None:
+    """State and approve a fact with the words that the owner's queries contain."""
+    tenant, user = owner
+    http, own = stack.clients[tenant, "head"], stack.data_by_owner[owner]
+    secret = f"{tenant}{user}factonyx".capitalize()
+    own.secrets.add(secret)
+    fact = {"subject": f"The {next(iter(own.query_terms))}", "predicate": "was bought for"}
+    readers = [f"user:{user}"] if user in READER_NAMES_BY_USER else None
+    proposed = await http.post("/v1/facts", json={**fact, "object": secret, "readers": readers})
+    assert proposed.status_code == 202, proposed.text
+    fact_id = str(proposed.json()["fact_id"])
+    own.ids["fact"] = {fact_id}
+    approved = await http.post(f"/v1/facts/{fact_id}/approve")
+    assert approved.status_code == 202, approved.text
+
+    async def fetch_status() -> str:
+        return str((await http.get(f"/v1/facts/{fact_id}")).json().get("status"))
+
+    await eventually(fetch_status, lambda status: status == "approved")
 
 
 async def _query_and_rate(stack: TenantStack, who: tuple[str, str]) -> None:

@@ -22,6 +22,7 @@ from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, P
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.events.control import Scope
 from schemas.exams import Exam
+from schemas.facts import Fact, FactReceipt, FactRequest, FactStatus
 from schemas.generations import IndexConfig
 from schemas.ids import sha256_hex
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
@@ -568,6 +569,27 @@ class NoErasures:
         return []
 
 
+class NoFacts:
+    """Accepts every fact, and has none."""
+
+    async def propose(self, caller: Principal, request: FactRequest) -> FactReceipt:
+        return FactReceipt(fact_id=JOB_ID)
+
+    async def approve(self, caller: Principal, fact_id: UUID) -> FactReceipt:
+        return FactReceipt(fact_id=fact_id)
+
+    async def reject(self, caller: Principal, fact_id: UUID, reason: str | None) -> FactReceipt:
+        return FactReceipt(fact_id=fact_id)
+
+    async def get(self, caller: Principal, fact_id: UUID) -> Fact:
+        raise NotFound("no fact", remedy="None.")
+
+    async def list_facts(
+        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
+    ) -> tuple[list[Fact], str | None]:
+        return [], None
+
+
 async def query(caller: Principal, request: QueryRequest, tell: OnProgress) -> QueryResponse:
     tell(StepProgress(name="plan"))
     raise NotFound("no generation", remedy="None.")
@@ -667,6 +689,7 @@ def make_services(**replaced: Any) -> Services:
         "replays": NoReplays(),
         "generations": FakeGenerations(),
         "exams": FakeExams(),
+        "facts": NoFacts(),
         "builds": FakeGenerationBuilds(),
         "blobs": StubBlobs({"k": FILE_BYTES}),
         "profiles": ProfileCatalog({}),

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 import schemas.ids
 from retrieval.document_links import fold_document_name
-from retrieval.words import FUNCTION_WORDS
+from retrieval.words import FUNCTION_WORDS, split_words, stem_word
+from schemas.facts import Fact
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.search import (
@@ -135,6 +136,7 @@ class MemoryIndex:
     markdown: dict[UUID, str] = field(default_factory=dict)
 
     aliases: list[EntityAlias] = field(default_factory=list)
+    facts: dict[str, Sequence[Fact]] = field(default_factory=dict)
     others: dict[str, MemoryIndex] = field(default_factory=dict)
     readers: ReaderScope = None
 
@@ -356,6 +358,18 @@ class MemoryIndex:
             for view in self._list_chunks(tenant)
             if view.chunk_id in self._mentions.get(name, ()) and self._may_read(view)
         ]
+
+    async def search_facts(
+        self, tenant: str, stems: Sequence[str], now: datetime, limit: int
+    ) -> Sequence[Fact]:
+        return [
+            fact
+            for fact in self.facts.get(tenant, ())
+            if fact.status == "approved"
+            and (fact.expires_at is None or fact.expires_at > now)
+            and (self.readers is None or fact.readers is None or {*self.readers} & {*fact.readers})
+            and {stem_word(word) for word in split_words(fact.statement)} & {*stems}
+        ][:limit]
 
     async def search_graph(
         self,

@@ -1,0 +1,161 @@
+"""`anabranch facts`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from cyclopts import App, Parameter
+
+from anabranch.cli.api_calls import format_time, get, post
+from anabranch.cli.erase import run_erase
+from anabranch.cli.errors import OK
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import print_table
+from schemas.facts import FactStatus
+
+app = App(
+    name="facts",
+    help="State, approve, reject and erase facts.",
+    result_action="return_value",
+)
+Flag = Parameter(negative="")
+SERVER_STAGES = ("control", "runs", "judgements")
+DEFAULT = RemoteOptions()
+
+
+@app.command
+def add(
+    subject: str,
+    predicate: str,
+    object: str,  # noqa: A002  the term of the field
+    /,
+    *,
+    certainty: float = 1.0,
+    half_life: float | None = None,
+    source: str | None = None,
+    expires: datetime | None = None,
+    reader: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    replaces: UUID | None = None,
+    common: RemoteOptions = DEFAULT,
+) -> int:
+    """Propose a fact, such as `"The contact for plant 3" is Ana`.
+
+    Parameters
+    ----------
+    subject
+        Whom or what it is about.
+    predicate
+        The relation.
+    object
+        The value.
+    certainty
+        Certainty above 0 and up to 1. It decays with time.
+    half_life
+        Days in which the certainty halves, instead of the profile's.
+    source
+        Where the fact comes from.
+    expires
+        Do not use the fact from this time on (UTC unless it has a zone).
+    reader
+        Name that may read the fact, such as user:ana. Repeatable; without it, the whole tenant.
+    replaces
+        Id of the fact that this one replaces once it is approved.
+    """
+    body = {
+        "subject": subject,
+        "predicate": predicate,
+        "object": object,
+        "certainty": certainty,
+        "half_life_days": half_life,
+        "source": source,
+        "expires_at": format_time(expires),
+        "readers": list(reader) or None,
+        "replaces": str(replaces) if replaces else None,
+    }
+    receipt = post("/v1/facts", body, common, stages=SERVER_STAGES)
+    state = "exists already" if receipt["duplicate"] else "proposed"
+    return _report(receipt, f"{state}: {receipt['fact_id']}", common)
+
+
+@app.command(name="list")
+def list_facts(*, status: FactStatus | None = None, common: RemoteOptions = DEFAULT) -> int:
+    """List facts, the newest first.
+
+    Parameters
+    ----------
+    status
+        Only facts in this status.
+    """
+    page = get("/v1/facts", common, **({"status": status} if status else {}))
+    if common.is_json:
+        common.print_result(page)
+        return OK
+    print_table(
+        ("fact_id", "status", "fact", "certainty", "stated_by", "stated_at"),
+        [
+            (
+                item["fact_id"],
+                item["status"],
+                f"{item['subject']} {item['predicate']} {item['object']}",
+                item["certainty"],
+                item["stated_by"],
+                item["stated_at"],
+            )
+            for item in page["items"]
+        ],
+    )
+    return OK
+
+
+@app.command
+def approve(fact: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Approve a fact, so that answers use it.
+
+    Parameters
+    ----------
+    fact
+        Fact id.
+    """
+    receipt = post(f"/v1/facts/{fact}/approve", {}, common, stages=SERVER_STAGES)
+    return _report(receipt, "approved", common)
+
+
+@app.command
+def reject(fact: UUID, /, *, reason: str | None = None, common: RemoteOptions = DEFAULT) -> int:
+    """Reject a fact, also one that was approved before.
+
+    Parameters
+    ----------
+    fact
+        Fact id.
+    reason
+        Free text.
+    """
+    receipt = post(f"/v1/facts/{fact}/reject", {"reason": reason}, common, stages=SERVER_STAGES)
+    return _report(receipt, "rejected", common)
+
+
+@app.command
+def delete(
+    fact: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+) -> int:
+    """Erase a fact permanently, with its text in the log and the answers that cite it.
+
+    Parameters
+    ----------
+    fact
+        Fact id.
+    yes
+        Skip the confirmation prompt.
+    """
+    return run_erase("fact", str(fact), yes, common)
+
+
+def _report(result: dict[str, Any], message: str, common: RemoteOptions) -> int:
+    if common.is_json:
+        common.print_result(result)
+    else:
+        print(message)
+    return OK

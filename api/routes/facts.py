@@ -1,0 +1,70 @@
+"""Facts that people and applications state."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+
+from api.audit import AuditedRoute
+from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
+from api.responses import Page
+from api.routes.erasures import AcceptedErasure
+from schemas.facts import Fact, FactReceipt, FactRejection, FactRequest, FactStatus
+
+router = APIRouter(prefix="/facts", tags=["facts"], route_class=AuditedRoute)
+
+
+@router.post("", status_code=202, operation_id="propose_fact")
+async def propose_fact(
+    body: FactRequest, services: ServicesDep, caller: WholeTenant
+) -> FactReceipt:
+    """Propose a fact. Answers use it once it is approved.
+
+    Responds once the event is durable in the log. To change a fact, propose its replacement with
+    `replaces`.
+    """
+    return await services.facts.propose(caller, body)
+
+
+@router.get("", operation_id="list_facts")
+async def list_facts(
+    services: ServicesDep,
+    caller: Caller,
+    status: Annotated[FactStatus | None, Query(description="Only facts in this status.")] = None,
+    after: PageCursor = None,
+    limit: PageLimit = 50,
+) -> Page[Fact]:
+    """List the facts that the caller may read, the newest first."""
+    facts, next_cursor = await services.facts.list_facts(
+        caller, status=status, after=after, limit=limit
+    )
+    return Page[Fact](items=facts, next=next_cursor)
+
+
+@router.get("/{fact_id}", operation_id="get_fact")
+async def get_fact(fact_id: UUID, services: ServicesDep, caller: Caller) -> Fact:
+    """Get a fact."""
+    return await services.facts.get(caller, fact_id)
+
+
+@router.post("/{fact_id}/approve", status_code=202, operation_id="approve_fact")
+async def approve_fact(fact_id: UUID, services: ServicesDep, caller: WholeTenant) -> FactReceipt:
+    """Approve a fact: from now on answers use it, and no longer the one that it replaces."""
+    return await services.facts.approve(caller, fact_id)
+
+
+@router.post("/{fact_id}/reject", status_code=202, operation_id="reject_fact")
+async def reject_fact(
+    fact_id: UUID, services: ServicesDep, caller: WholeTenant, body: FactRejection | None = None
+) -> FactReceipt:
+    """Reject a fact, also one that was approved before: answers do not use it."""
+    return await services.facts.reject(caller, fact_id, body.reason if body else None)
+
+
+@router.delete("/{fact_id}", status_code=202, operation_id="delete_fact")
+async def delete_fact(fact_id: UUID, services: ServicesDep, caller: WholeTenant) -> AcceptedErasure:
+    """Erase a fact permanently, with its text in the log and the answers that cite it."""
+    receipt_id = await services.erasures.request_erasure(caller.tenant, "fact", str(fact_id))
+    return AcceptedErasure(receipt_id=receipt_id)

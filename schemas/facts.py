@@ -1,0 +1,117 @@
+"""Facts that people and applications state, such as "The contact for plant 3 is Ana".
+
+A fact never changes: an update is another fact that replaces it once it is approved.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from schemas.timestamps import Timestamp
+from schemas.values import Value
+
+FactStatus = Literal["proposed", "approved", "rejected", "replaced"]
+Decision = Literal["approved", "rejected"]
+MAX_PART = 1000
+MAX_HALF_LIFE_DAYS = 36_500.0
+Part = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_PART)]
+
+
+class FactRequest(BaseModel):
+    """A fact to propose. It is used in answers once it is approved."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    subject: Part = Field(description="Such as `The contact for plant 3`.")
+    predicate: Part = Field(description="Such as `is`.")
+    object: Part = Field(description="Such as `Ana`.")
+    certainty: float = Field(
+        1.0, gt=0, le=1, description="Certainty when it was stated. It decays with time."
+    )
+    half_life_days: float | None = Field(
+        None,
+        ge=1,
+        le=MAX_HALF_LIFE_DAYS,
+        description="Days in which the certainty halves. Null: as the profile says.",
+    )
+    source: str | None = Field(
+        None, min_length=1, max_length=MAX_PART, description="Where the fact comes from."
+    )
+    expires_at: Timestamp | None = Field(None, description="From then on the fact is not used.")
+    readers: list[Annotated[str, StringConstraints(min_length=1, max_length=256)]] | None = Field(
+        None,
+        max_length=100,
+        description="Names such as `user:ana` that may read the fact. Null: the whole tenant.",
+    )
+    replaces: UUID | None = Field(
+        None, description="Id of the fact that this one replaces once it is approved."
+    )
+
+
+class FactRejection(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str | None = Field(None, min_length=1, max_length=MAX_PART, description="Free text.")
+
+
+class FactReceipt(BaseModel):
+    """The event is durable in the log."""
+
+    status: Literal["accepted"] = "accepted"
+    fact_id: UUID = Field(description="Id of the fact.")
+    duplicate: bool = Field(
+        False, description="True if the same fact exists already; nothing was published."
+    )
+
+
+class Fact(Value):
+    """A fact that was stated."""
+
+    fact_id: UUID = Field(description="Id of the fact.")
+    subject: str = Field(description="Whom or what it is about.")
+    predicate: str = Field(description="The relation.")
+    object: str = Field(description="The value.")
+    certainty: float = Field(description="Certainty when it was stated.")
+    half_life_days: float | None = Field(
+        None, description="Days in which the certainty halves. Null: as the profile says."
+    )
+    source: str | None = Field(None, description="Where the fact comes from.")
+    readers: list[str] | None = Field(
+        None, description="Names that may read the fact. Null: the whole tenant."
+    )
+    status: FactStatus = Field(
+        description="`proposed`, `approved`, `rejected`, or `replaced` by another fact."
+    )
+    stated_by: str = Field(description="Id of the caller that stated it.")
+    stated_at: datetime = Field(description="When it was stated.")
+    expires_at: datetime | None = Field(None, description="When it ends.")
+    replaces: UUID | None = Field(None, description="The fact that it replaces.")
+    decided_by: str | None = Field(None, description="Id of the caller that decided.")
+    decided_at: datetime | None = Field(None, description="When it was approved or rejected.")
+    reason: str | None = Field(None, description="Why it was rejected.")
+
+    @property
+    def statement(self) -> str:
+        return f"{self.subject} {self.predicate} {self.object}"
+
+
+class FactCitation(Value):
+    """A fact that an answer rests on, marked `[F1]` in its text."""
+
+    n: int = Field(description="Number of the fact in the answer: 1 for `[F1]`.")
+    fact_id: UUID = Field(description="Id of the fact.")
+    statement: str = Field(description="The fact as a sentence.")
+    source: str | None = Field(None, description="Where the fact comes from.")
+    stated_by: str = Field(description="Id of the caller that stated it.")
+    stated_at: datetime = Field(description="When it was stated.")
+    approved_by: str | None = Field(None, description="Id of the caller that approved it.")
+    certainty: float = Field(description="Certainty at the time of the answer, after its decay.")
+
+
+def decay_certainty(certainty: float, age_days: float, half_life_days: float) -> float:
+    """Halve the certainty with every half-life of age."""
+    return float(certainty * 0.5 ** (max(age_days, 0.0) / half_life_days))

@@ -1,0 +1,144 @@
+"""Propose, approve and reject facts. Erasing one is an erasure like that of a document."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
+from schemas.events import FactApproved, FactProposed, FactRejected
+from schemas.facts import Fact, FactReceipt, FactRequest, FactStatus
+from schemas.ids import content_id
+from schemas.ports.log import RecordAppender
+from schemas.principals import Principal
+from schemas.topics import FEEDBACK
+from streams.codec import Codec
+from streams.publisher import build_root_event
+
+CE_SOURCE = "anabranch/api"
+# How long a fact that was just proposed may take to reach the tables.
+FACT_WAIT_S = 2.0
+
+
+class FactStore(Protocol):
+    async def find(self, caller: Principal, fact_id: UUID) -> Fact | None: ...
+
+    async def find_equal(self, tenant: str, request: FactRequest, now: datetime) -> UUID | None: ...
+
+    async def list_facts(
+        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
+    ) -> tuple[list[Fact], str | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FactService:
+    """Every method raises NotFound for a fact that the caller may not read, and LogUnavailable."""
+
+    log: RecordAppender
+    facts: FactStore
+    codec: Codec
+    clock: Callable[[], datetime]
+    fresh_id: Callable[[], UUID]
+
+    async def propose(self, caller: Principal, request: FactRequest) -> FactReceipt:
+        """Publish the fact, unless its equal is proposed or approved.
+
+        Raises InvalidRequest if it is expired already.
+        """
+        now = self.clock()
+        if request.expires_at is not None and request.expires_at <= now:
+            raise InvalidRequest(
+                f"expires_at {request.expires_at.isoformat()} is in the past.",
+                code="FACT_EXPIRED",
+                remedy="Use a later time, or omit it.",
+            )
+        if request.replaces is not None:
+            await self._await_fact(caller, request.replaces)
+        elif equal := await self.facts.find_equal(caller.tenant, request, now):
+            return FactReceipt(fact_id=equal, duplicate=True)
+        fact_id = self.fresh_id()
+        await self._publish(
+            FactProposed(
+                fact_id=fact_id,
+                tenant=caller.tenant,
+                stated_by=caller.id,
+                stated_at=now,
+                **request.model_dump(),
+            )
+        )
+        return FactReceipt(fact_id=fact_id)
+
+    async def approve(self, caller: Principal, fact_id: UUID) -> FactReceipt:
+        """Publish the approval. Raises InvalidRequest for a replaced fact."""
+        await self._check_open(caller, fact_id)
+        await self._publish(
+            FactApproved(
+                fact_id=fact_id,
+                tenant=caller.tenant,
+                decided_by=caller.id,
+                decided_at=self.clock(),
+            )
+        )
+        return FactReceipt(fact_id=fact_id)
+
+    async def reject(self, caller: Principal, fact_id: UUID, reason: str | None) -> FactReceipt:
+        """Publish the rejection. Raises InvalidRequest for a replaced fact."""
+        await self._check_open(caller, fact_id)
+        await self._publish(
+            FactRejected(
+                fact_id=fact_id,
+                tenant=caller.tenant,
+                decided_by=caller.id,
+                decided_at=self.clock(),
+                reason=reason,
+            )
+        )
+        return FactReceipt(fact_id=fact_id)
+
+    async def get(self, caller: Principal, fact_id: UUID) -> Fact:
+        if (fact := await self.facts.find(caller, fact_id)) is None:
+            raise _unknown_fact_error(fact_id)
+        return fact
+
+    async def list_facts(
+        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
+    ) -> tuple[list[Fact], str | None]:
+        return await self.facts.list_facts(caller, status=status, after=after, limit=limit)
+
+    async def _check_open(self, caller: Principal, fact_id: UUID) -> None:
+        if (await self._await_fact(caller, fact_id)).status == "replaced":
+            raise InvalidRequest(
+                f"Fact {fact_id} was replaced.",
+                code="FACT_REPLACED",
+                remedy="Propose the fact again.",
+            )
+
+    async def _await_fact(self, caller: Principal, fact_id: UUID) -> Fact:
+        """Return the fact; wait for one whose event is on its way."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + FACT_WAIT_S
+        while (fact := await self.facts.find(caller, fact_id)) is None:
+            if loop.time() > deadline:
+                raise _unknown_fact_error(fact_id)
+            await asyncio.sleep(FACT_WAIT_S / 20)
+        return fact
+
+    async def _publish(self, data: FactProposed | FactApproved | FactRejected) -> None:
+        event = build_root_event(
+            data,
+            content_id("event", data.name, self.fresh_id()),
+            CE_SOURCE,
+            self.clock,
+            tenant=data.tenant,
+        )
+        await self.log.append([await self.codec.encode(event, FEEDBACK, str(data.fact_id))])
+
+
+def _unknown_fact_error(fact_id: UUID) -> NotFound:
+    return unknown_resource_error(
+        "fact", fact_id, "List facts with `anabranch facts list` or GET /v1/facts."
+    )
