@@ -28,7 +28,7 @@ ADMIN_OPERATIONS = (
     "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays "
     "get_replay change_replay "
     "amend_entity reload_config list_generations get_generation list_exams get_exam "
-    "export_judgements "
+    "export_judgements list_candidates draft_questions "
     "create_key list_keys rotate_key revoke_key list_audit metrics"
 )
 OPERATOR_OPERATIONS = (

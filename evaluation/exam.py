@@ -63,11 +63,11 @@ class ExamQuestion:
     hidden: bool = False
 
 
-def build_exam(passages: Sequence[ExamPassage], size: int, seed: int) -> list[ExamQuestion]:
-    """Return up to `size` questions, answerable and hidden ones in equal number.
+def choose_questions(passages: Sequence[ExamPassage], size: int, seed: int) -> list[ExamQuestion]:
+    """Return up to `size` questions, each answered by one passage.
 
     Kinds and documents take turns, so that neither a long document nor a frequent kind fills the
-    exam. Equal passages and seeds give equal questions.
+    list. Equal passages and seeds give equal questions.
     """
     by_text: dict[str, list[ExamQuestion]] = defaultdict(list)
     for passage in passages:
@@ -86,7 +86,12 @@ def build_exam(passages: Sequence[ExamPassage], size: int, seed: int) -> list[Ex
         kind_turns[question.kind, turn] += 1
         ordered.append((turn, place, question))
     ordered.sort(key=lambda entry: entry[:2])
-    chosen = [question for _, _, question in ordered[: size - size % 2]]
+    return [question for _, _, question in ordered[:size]]
+
+
+def build_exam(passages: Sequence[ExamPassage], size: int, seed: int) -> list[ExamQuestion]:
+    """Return up to `size` questions, answerable and hidden ones in equal number."""
+    chosen = choose_questions(passages, size, seed)
     chosen = chosen[: len(chosen) - len(chosen) % 2]
     # By a second hash: alternating would hide one kind only, where kinds take turns.
     coins = sorted(chosen, key=lambda one: sha256_hex(f"hide {seed}\n{one.text}".encode()))

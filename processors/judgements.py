@@ -34,6 +34,7 @@ def project(
                 judgements=tuple(feedback.judgements),
                 corrected_answer=feedback.corrected_answer,
                 note=feedback.note,
+                candidate_rejected=feedback.candidate_rejected,
             )
         case FactProposed() as proposed:
             fields = proposed.model_dump(exclude={"tenant"})

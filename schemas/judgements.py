@@ -66,16 +66,27 @@ class FeedbackRequest(BaseModel):
         None, max_length=20_000, description="The answer that should have been given."
     )
     note: str | None = Field(None, max_length=20_000, description="Free text.")
+    candidate_rejected: bool = Field(
+        False,
+        description=(
+            "The question is no candidate for golden questions any more. Needs the role `admin`."
+        ),
+    )
 
     @model_validator(mode="after")
     def check_not_empty(self) -> Self:
         if self.run_id is None and self.query is None:
             raise ValueError("set run_id or query")
         if self.useful is None and not (
-            self.chunk_ids or self.grades or self.corrected_answer or self.note
+            self.chunk_ids
+            or self.grades
+            or self.corrected_answer
+            or self.note
+            or self.candidate_rejected
         ):
             raise ValueError(
-                "set at least one of useful, chunk_ids, grades, corrected_answer and note"
+                "set at least one of useful, chunk_ids, grades, corrected_answer, note and "
+                "candidate_rejected"
             )
         return self
 

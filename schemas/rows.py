@@ -401,6 +401,7 @@ class FeedbackRow:
     judgements: tuple[GradedPassage, ...]
     corrected_answer: str | None
     note: str | None
+    candidate_rejected: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,13 @@ class PgFeedback:
         rows = await fetch_rows(self._pool, "recent_questions", tenant, since, until, limit)
         return [(row["run_id"], row["request"]) for row in rows]
 
+    async def fetch_candidates(self, tenant: str, limit: int) -> list[dict[str, Any]]:
+        """Return the latest run of each answered question that has no judged passages and was not
+        rejected.
+        """
+        rows = await fetch_rows(self._pool, "golden_candidates", tenant, limit)
+        return [dict(row) for row in rows]
+
     async def fetch_difficult(
         self, tenant: str, since: datetime | None, until: datetime | None, limit: int
     ) -> list[dict[str, Any]]:

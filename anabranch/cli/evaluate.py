@@ -214,3 +214,20 @@ def export(
     else:
         print_table(("file", "lines"), list(counts.items()))
     return 0
+
+
+app.command(
+    "anabranch.cli.golden:candidates",
+    name="candidates",
+    help="List answered questions, and accept or reject them as golden questions.",
+)
+app.command(
+    "anabranch.cli.golden:drafts",
+    name="drafts",
+    help="Draft questions from the documents for an expert to edit.",
+)
+app.command(
+    "anabranch.cli.golden:import_questions",
+    name="import",
+    help="Import edited drafts as judged questions.",
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -48,14 +49,7 @@ def feedback(
     """
     if up and down:
         raise make_conflict_error("--up", "--down")
-    grades = {}
-    for text in chunk:
-        chunk_id, _, grade = text.partition("=")
-        if grade not in GRADES:
-            raise InvalidRequest(
-                f"Invalid --chunk {text}.", remedy="Use ID=GRADE, with a grade of 0, 1, 2 or 3."
-            )
-        grades[chunk_id] = int(grade)
+    grades = parse_grades(chunk)
     useful = up if up or down else None
     body = {
         "run_id": str(run),
@@ -75,3 +69,16 @@ def feedback(
     else:
         print_stderr(f"stored, with {result['judgements']} judged passages", quiet=common.quiet)
     return 0
+
+
+def parse_grades(chunks: Sequence[str]) -> dict[str, int]:
+    """Parse values of --chunk, ID=GRADE. Raises InvalidRequest."""
+    grades = {}
+    for text in chunks:
+        chunk_id, _, grade = text.partition("=")
+        if grade not in GRADES:
+            raise InvalidRequest(
+                f"Invalid --chunk {text}.", remedy="Use ID=GRADE, with a grade of 0, 1, 2 or 3."
+            )
+        grades[chunk_id] = int(grade)
+    return grades

@@ -13,7 +13,7 @@ from api.audit import AuditedRoute
 from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
 from api.responses import Page, ResponseModel, Time
 from evaluation.comparison import GoldenQuestion
-from schemas.exams import CalibrationBasis, CalibrationRequest, ExamRequest
+from schemas.exams import MAX_EXAM_QUESTIONS, CalibrationBasis, CalibrationRequest, ExamRequest
 
 router = APIRouter(
     tags=["exams"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)]
@@ -163,3 +163,62 @@ async def export_judgements(
     return JudgementExport.model_validate(
         await services.exams.export_judgements(caller, since, until)
     )
+
+
+class CandidatePassage(ResponseModel):
+    n: int = Field(description="Number of the citation.")
+    chunk_id: UUID
+    title: str | None
+    quote: str
+
+
+class GoldenCandidate(ResponseModel):
+    """An answered question without judged passages."""
+
+    query: str
+    run_id: UUID
+    answered_at: Time
+    answer: str
+    probability: float | None = Field(description="Estimated probability of a right answer.")
+    useful: bool | None = Field(description="True if the answer was judged useful.")
+    passages: list[CandidatePassage] = Field(description="What the answer cites.")
+
+
+class QuestionDraft(ResponseModel):
+    """A question made from a passage. `query` and `grades` are the body of `POST /v1/feedback`."""
+
+    query: str
+    grades: dict[UUID, int] = Field(description="Grade 3 for the chunk that answers it.")
+    document: str
+    passage: str
+
+
+@router.get("/judgements/candidates", operation_id="list_candidates")
+async def list_candidates(
+    services: ServicesDep,
+    caller: WholeTenant,
+    limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of questions.")] = 20,
+) -> Page[GoldenCandidate]:
+    """List questions to accept as golden questions: useful answers first, then the most probable.
+
+    Accept one by grading its passages with `POST /v1/feedback`; reject it with
+    `candidate_rejected`.
+    """
+    items = await services.exams.list_candidates(caller, limit)
+    return Page[GoldenCandidate].model_validate({"items": items, "next": None})
+
+
+@router.get("/judgements/drafts", operation_id="draft_questions")
+async def draft_questions(
+    services: ServicesDep,
+    caller: WholeTenant,
+    questions: Annotated[
+        int, Query(ge=1, le=MAX_EXAM_QUESTIONS, description="Maximum number of questions.")
+    ] = 50,
+    seed: Annotated[
+        int, Query(ge=0, lt=2**31, description="Selects the questions, as in an exam.")
+    ] = 0,
+) -> Page[QuestionDraft]:
+    """Draft questions from the documents, as an exam does, for an expert to edit."""
+    items = await services.exams.draft_questions(caller, questions, seed)
+    return Page[QuestionDraft].model_validate({"items": items, "next": None})

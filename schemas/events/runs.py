@@ -66,6 +66,9 @@ class FeedbackGiven(EventData, name="feedback.given", topic=FEEDBACK):
         None, description="The answer that should have been given."
     )
     note: str | None = Field(None, description="Free text.")
+    candidate_rejected: bool = Field(
+        False, description="The question is no candidate for golden questions any more."
+    )
 
 
 EVENTS: tuple[type[EventData], ...] = (QueryReceived, QueryAnswered, FeedbackGiven)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from schemas.errors import unknown_resource_error, unknown_run_error
+from schemas.errors import Forbidden, unknown_resource_error, unknown_run_error
 from schemas.events import FeedbackGiven
 from schemas.ids import content_id
 from schemas.judgements import FeedbackReceipt, FeedbackRequest, GradedPassage, QuotedPassage
@@ -46,7 +46,19 @@ class FeedbackService:
     """True if this process made the run; the tables may not have it yet."""
 
     async def submit(self, caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
-        """Publish the feedback. Raises NotFound for an unknown run or chunk, LogUnavailable."""
+        """Publish the feedback.
+
+        Raises NotFound for an unknown run or chunk, Forbidden, LogUnavailable.
+        """
+        if request.candidate_rejected and (
+            not caller.has_role("admin") or caller.readers is not None
+        ):
+            raise Forbidden(
+                "Golden questions are chosen for the whole tenant; the credential has the role "
+                f"{caller.role!r}{'' if caller.readers is None else ' and is limited to readers'}.",
+                code="FORBIDDEN_ROLE",
+                remedy="Use a credential with the role 'admin' and without readers.",
+            )
         judgements = await self._resolve_judgements(caller, request.list_grades())
         run_query = await self._resolve_query(caller, request.run_id) if request.run_id else None
         query = request.query or run_query
@@ -60,6 +72,7 @@ class FeedbackService:
             judgements=judgements,
             corrected_answer=request.corrected_answer,
             note=request.note,
+            candidate_rejected=request.candidate_rejected,
         )
         event = build_root_event(
             feedback,

@@ -156,6 +156,7 @@ def _to_feedback_values(row: FeedbackRow) -> tuple[Any, ...]:
         replace_nul(row.corrected_answer),
         replace_nul(row.note),
         judgements,
+        row.candidate_rejected,
     )
 
 

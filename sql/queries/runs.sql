@@ -38,9 +38,9 @@ order by received_at desc, run_id
 limit $4
 
 -- name: insert_feedback
--- Store feedback ($1 to $8) and its judgements ($9, a list of objects). Repeating it has no effect.
+-- Store feedback ($1 to $8, $10) and its judgements ($9, a list of objects). Repeating it has no effect.
 with inserted as (
-  insert into feedback (id, tenant, given_at, run_id, query, useful, corrected_answer, note) values ($1, $2, $3, $4, $5, $6, $7, $8)
+  insert into feedback (id, tenant, given_at, run_id, query, useful, corrected_answer, note, candidate_rejected) values ($1, $2, $3, $4, $5, $6, $7, $8, $10)
   on conflict do nothing returning id
 )
 insert into judgements (feedback_id, part, tenant, document_id, external_id, revision, char_start, char_end, quote, grade)
@@ -201,3 +201,25 @@ select * from (
 where refused or confidence = 'low' or useful = false
 order by answered_at desc, run_id
 limit $4
+
+-- name: golden_candidates
+-- Answered questions of tenant $1 without judged passages, which nobody rejected: the latest run of each. Those whose
+-- answer was judged useful come first, then the most probable; those judged not useful are left out.
+with settled as materialized (
+  select distinct coalesce(f.query, r.request ->> 'query') as query
+  from feedback f left join runs r on r.id = f.run_id
+  where f.tenant = $1 and (f.candidate_rejected or exists (select from judgements j where j.feedback_id = f.id))
+), latest as (
+  select distinct on (r.request ->> 'query')
+    r.request ->> 'query' as query, r.id as run_id, r.answered_at, r.response ->> 'answer' as answer, r.response -> 'citations' as citations,
+    (r.response #>> array['confidence', 'probability'])::float8 as probability, f.useful
+  from runs r
+  left join lateral (select useful from feedback where run_id = r.id and tenant = r.tenant and useful is not null order by given_at desc, id limit 1) f on true
+  where r.tenant = $1 and r.kind = 'query' and r.request is not null and not (r.response ->> 'refused')::bool
+    and jsonb_array_length(r.response -> 'citations') > 0
+  order by r.request ->> 'query', r.received_at desc, r.id
+)
+select * from latest
+where useful is distinct from false and not exists (select from settled where settled.query = latest.query)
+order by useful nulls last, probability desc nulls last, answered_at desc, run_id
+limit $2

@@ -112,3 +112,58 @@ async def test_export_has_hard_negatives_and_difficult_questions(world: ApiWorld
     )
     assert report.status_code == 200 and report.json()["judged_queries"] == 1
     assert (await world.fetch_json("/v1/judgements", until="2020-01-01T00:00:00Z"))["golden"] == []
+
+
+async def test_candidate_is_listed_until_accepted_or_rejected(world: ApiWorld) -> None:
+    for name, text in (("heron", HERON), ("stork", STORK)):
+        await world.ingest_until_searchable(text, external_id=name)
+    where, what = "Where does the heron stand?", "What does the stork build?"
+    answers = {question: await world.ask(question) for question in (where, what)}
+    assert not any(answer["refused"] for answer in answers.values())
+    # Asked twice: the latest run is the candidate.
+    answers[where] = await world.ask(where)
+
+    async def list_candidates() -> dict[str, Any]:
+        page = await world.fetch_json("/v1/judgements/candidates")
+        return {item["query"]: item for item in page["items"]}
+
+    async def wait_for_candidates(*questions: str) -> dict[str, Any]:
+        return await eventually(list_candidates, lambda found: set(found) == set(questions))
+
+    async def give_feedback(question: str, **fields: Any) -> None:
+        body = {"run_id": answers[question]["run_id"], **fields}
+        response = await world.http.post("/v1/feedback", json=body)
+        assert response.status_code == 202, response.text
+
+    await wait_for_candidates(where, what)
+    listed = await eventually(
+        list_candidates, lambda found: found[where]["run_id"] == answers[where]["run_id"]
+    )
+    [passage] = listed[where]["passages"]
+    assert passage["chunk_id"] == answers[where]["citations"][0]["chunk_id"]
+    await give_feedback(what, useful=True)
+    await eventually(list_candidates, lambda found: next(iter(found), None) == what)
+    await give_feedback(where, useful=False)
+    await wait_for_candidates(what)
+    await give_feedback(where, useful=True)
+    await wait_for_candidates(what, where)
+    await give_feedback(where, candidate_rejected=True)
+    await wait_for_candidates(what)
+    await give_feedback(what, grades={answers[what]["citations"][0]["chunk_id"]: 3})
+    await wait_for_candidates()
+    # Only the accepted question is a judgement.
+    [(query, judgement)] = await wait_for_judgements(world, 1)
+    assert (query, judgement.external_id, judgement.grade) == (what, "stork", 3)
+
+
+async def test_draft_becomes_judgement_of_its_passage(world: ApiWorld) -> None:
+    text = "The tower of Arden was finished by masons of the northern guild on 12 March 1950."
+    await world.ingest_until_searchable(text, external_id="tower")
+    assert (await world.http.get("/v1/judgements/drafts?questions=0")).status_code == 422
+    [draft] = (await world.fetch_json("/v1/judgements/drafts", questions=5))["items"]
+    assert draft["document"] == "tower" and "tower of Arden" in draft["query"]
+    assert text in draft["passage"] and "12 March" not in draft["query"]
+    edited = {"query": "When was the tower finished?", "grades": draft["grades"]}
+    assert (await world.http.post("/v1/feedback", json=edited)).status_code == 202
+    [(query, judgement)] = await wait_for_judgements(world, 1)
+    assert (query, judgement.external_id, judgement.grade) == (edited["query"], "tower", 3)

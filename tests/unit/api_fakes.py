@@ -343,6 +343,14 @@ class FakeExams:
     async def export_judgements(self, caller: Principal, since: Any, until: Any) -> dict[str, Any]:
         return build_judgement_export([], [])
 
+    async def list_candidates(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
+        return []
+
+    async def draft_questions(
+        self, caller: Principal, questions: int, seed: int
+    ) -> list[dict[str, Any]]:
+        return []
+
     async def list_exams(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
         return [summarize_exam(make_exam(caller.tenant), {})]
 
