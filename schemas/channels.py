@@ -14,6 +14,8 @@ from pydantic import Field
 
 from schemas.values import Value
 
+DEFAULT_EF_SEARCH = 100
+
 
 class ChannelProfile(Value):
     """Settings of one retrieval channel."""
@@ -45,6 +47,21 @@ class LexicalProfile(ChannelProfile):
         ge=1,
         title="Candidate budget",
         description="Chunks to score before frequent terms are only searched in conjunctions.",
+    )
+
+
+class SemanticProfile(ChannelProfile):
+    """Settings of the semantic channel."""
+
+    ef_search: int = Field(
+        DEFAULT_EF_SEARCH,
+        ge=10,
+        le=1000,
+        title="Search width",
+        description=(
+            "Candidates that the vector index (HNSW) keeps while it searches. More find more of "
+            "the nearest chunks and take longer. Exact searches ignore it."
+        ),
     )
 
 
@@ -108,7 +125,7 @@ class ChannelDeclaration:
 
 CHANNEL_DECLARATIONS = (
     ChannelDeclaration("lexical", LexicalProfile(k=100), 1.0, "vector"),
-    ChannelDeclaration("semantic", ChannelProfile(k=100), 1.0, "vector", needs_embedding=True),
+    ChannelDeclaration("semantic", SemanticProfile(k=100), 1.0, "vector", needs_embedding=True),
     ChannelDeclaration("graph", GraphProfile(k=50), 0.5, "graph"),
 )
 CHANNELS = tuple(channel.name for channel in CHANNEL_DECLARATIONS)

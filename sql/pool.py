@@ -14,6 +14,7 @@ import asyncpg
 from pgvector.asyncpg import register_vector
 from pydantic_core import from_json
 
+from schemas.channels import DEFAULT_EF_SEARCH
 from sql.encoding import encode_json
 from sql.errors import translate_database_errors
 from sql.query_loader import load_query
@@ -30,7 +31,7 @@ SESSION_SETTINGS: Mapping[str, str] = {
     # tenant with 0.1 % of the vectors it took 160-280 ms instead of 0.2 ms.
     "plan_cache_mode": "force_custom_plan",
     "jit": "off",
-    "hnsw.ef_search": "100",
+    "hnsw.ef_search": str(DEFAULT_EF_SEARCH),
     # Without it a filtered scan ends after ef_search rows and returns too few: 1 of 10 for a tenant
     # with 1 %.
     "hnsw.iterative_scan": "relaxed_order",

@@ -12,6 +12,7 @@ import numpy as np
 from asyncpg.pool import PoolConnectionProxy
 from numpy.typing import NDArray
 
+from schemas.channels import DEFAULT_EF_SEARCH
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.facts import Fact
 from schemas.generations import Generation
@@ -143,13 +144,21 @@ class PgSnapshot:
             )
 
     async def search_semantic(
-        self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int
+        self,
+        tenant: str,
+        vector: NDArray[np.float32],
+        *,
+        filters: Filters,
+        k: int,
+        ef_search: int = DEFAULT_EF_SEARCH,
     ) -> Sequence[Hit]:
         async with self._connections.acquire() as connection:
             scope = await resolve_scope(
                 connection, self.generation.name, tenant, filters, self._readers
             )
-            return await semantic.search_semantic(connection, scope, vector, k, self._chunks_count)
+            return await semantic.search_semantic(
+                connection, scope, vector, k, self._chunks_count, ef_search
+            )
 
     async def find_named_documents(
         self, tenant: str, keys: Sequence[str], *, filters: Filters, limit: int

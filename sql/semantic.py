@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pgvector import HalfVector
 
+from schemas.channels import DEFAULT_EF_SEARCH
 from schemas.generations import Generation
 from schemas.ports.search import Hit
 from sql.advisory_locks import try_lock
@@ -93,8 +94,11 @@ async def search_semantic(
     vector: NDArray[np.float32],
     k: int,
     chunks_count: int,
+    ef_search: int,
 ) -> list[Hit]:
     """Return the best k hits. `chunks_count` is that of the generation.
+
+    Runs in a transaction, for which it sets `hnsw.ef_search`.
 
     Raises ValueError if the vector has another dimension than the generation.
     """
@@ -108,5 +112,8 @@ async def search_semantic(
         # The dimension is text: the query must repeat the cast of the index expression.
         else load_query("semantic_near", dimension=len(vector))
     )
+    # The session has the default, which saves most questions a round trip.
+    if not is_exact and ef_search != DEFAULT_EF_SEARCH:
+        await connection.execute(f"set local hnsw.ef_search = {ef_search:d}")
     rows = await connection.fetch(query, *scope.to_parameters(), HalfVector(vector), k)
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]

@@ -12,6 +12,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.channels import DEFAULT_EF_SEARCH
 from schemas.facts import Fact
 from schemas.generations import Generation
 from schemas.principals import Principal, ReaderScope
@@ -164,9 +165,15 @@ class IndexSnapshot(Protocol):
         """
 
     async def search_semantic(
-        self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int
+        self,
+        tenant: str,
+        vector: NDArray[np.float32],
+        *,
+        filters: Filters,
+        k: int,
+        ef_search: int = DEFAULT_EF_SEARCH,
     ) -> Sequence[Hit]:
-        """Search by cosine similarity; exact below 20,000 vectors."""
+        """Search by cosine similarity; exact below 20,000 vectors, else with width `ef_search`."""
 
     async def find_named_documents(
         self, tenant: str, keys: Sequence[str], *, filters: Filters, limit: int

@@ -11,6 +11,8 @@ import pytest
 
 from schemas.ports.search import Hit
 from schemas.questions import Filters
+from sql import semantic
+from sql.search_scope import resolve_scope
 from sql.semantic import compute_build_memory_mib, ensure_vector_index
 from tests.support.document_rows import SampleDocument, activate_revision, insert_documents
 from tests.support.postgres_fixture import execute_sql
@@ -121,6 +123,22 @@ async def test_vector_index_is_built_once_and_matches_exact_scan(database: str) 
         near = await search_semantic(desk, BETWEEN, k=20)
         assert len({hit.chunk_id for hit in near} & {hit.chunk_id for hit in exact}) >= 19
         assert [hit.score for hit in near] == sorted((hit.score for hit in near), reverse=True)
+
+
+@pytest.mark.parametrize("width", [10, 100, 1000])
+async def test_search_width_holds_for_one_transaction(database: str, width: int) -> None:
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, *generate_documents(20))
+        async with desk.pool.acquire() as connection:
+            async with connection.transaction():
+                scope = await resolve_scope(connection, "g1", "default", NO_FILTERS, None)
+                vector = np.array(BETWEEN, dtype=np.float32)
+                hits = await semantic.search_semantic(
+                    connection, scope, vector, 5, semantic.EXACT_BELOW, width
+                )
+                assert len(hits) == 5
+                assert await connection.fetchval("show hnsw.ef_search") == str(width)
+            assert await connection.fetchval("show hnsw.ef_search") == "100"
 
 
 async def test_query_over_many_vectors_uses_the_index(database: str) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 import schemas.ids
 from retrieval.document_links import fold_document_name
 from retrieval.words import FUNCTION_WORDS, split_words, stem_word
+from schemas.channels import DEFAULT_EF_SEARCH
 from schemas.facts import Fact
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
@@ -302,7 +303,13 @@ class MemoryIndex:
         )
 
     async def search_semantic(
-        self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int
+        self,
+        tenant: str,
+        vector: NDArray[np.float32],
+        *,
+        filters: Filters,
+        k: int,
+        ef_search: int = DEFAULT_EF_SEARCH,
     ) -> Sequence[Hit]:
         self._record_call("semantic")
         scores = {

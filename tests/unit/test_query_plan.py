@@ -15,7 +15,7 @@ from retrieval.query_plan import (
 )
 from retrieval.routing import choose_route
 from retrieval.words import LexemeIndex, extract_content_words, guess_language
-from schemas.channels import CHANNELS, ChannelProfile
+from schemas.channels import CHANNELS, SemanticProfile
 from schemas.ports.search import Hit
 from schemas.profiles import Profile
 from schemas.questions import SearchRequest
@@ -176,7 +176,7 @@ def test_long_question_lexeme_lookup_is_bounded() -> None:
 
 
 def test_channel_disabled_by_profile_is_not_queried() -> None:
-    profile = Profile(semantic=ChannelProfile(enabled=False))
+    profile = Profile(semantic=SemanticProfile(enabled=False))
     request = SearchRequest(query="x")
     assert choose_channels(choose_route(request, make_plan("x")).route, request, profile) == tuple(
         channel for channel in CHANNELS if channel != "semantic"

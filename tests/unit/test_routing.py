@@ -11,7 +11,7 @@ from retrieval.query_plan import QueryPlan, plan_query
 from retrieval.relevance import RelevanceDecision
 from retrieval.routing import choose_route, escalate_query
 from retrieval.timing import Stopwatch
-from schemas.channels import ChannelProfile
+from schemas.channels import SemanticProfile
 from schemas.errors import DatabaseUnavailable
 from schemas.planning import IntentProfile, PlanProfile, RouteProfile
 from schemas.profiles import Profile
@@ -102,7 +102,7 @@ async def test_failing_graph_costs_only_its_channel() -> None:
 async def test_refusal_is_searched_once_more_with_wider_channels() -> None:
     built = make_harness()
     # Fewer candidates than the corpus has, or there would be nothing more to find.
-    built.profiles = [Profile(name="narrow", semantic=ChannelProfile(k=12))]
+    built.profiles = [Profile(name="narrow", semantic=SemanticProfile(k=12))]
     request = QueryRequest(query=OFF_TOPIC_QUESTION, profile="narrow", k=1)
     response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
     assert response.refused and built.index.call_counts["semantic"] == 2
@@ -125,7 +125,7 @@ async def test_what_a_person_sets_is_not_escalated(
     options: dict[str, object], route: RouteProfile
 ) -> None:
     built = make_harness()
-    built.profiles = [Profile(name="own", semantic=ChannelProfile(k=12), route=route)]
+    built.profiles = [Profile(name="own", semantic=SemanticProfile(k=12), route=route)]
     request = QueryRequest.model_validate(
         {"query": OFF_TOPIC_QUESTION, "profile": "own", "k": 1, **options}
     )
