@@ -15,6 +15,7 @@ READER_OPERATIONS = (
     "document_events document_lineage query_graph "
     "list_entities get_entity get_subgraph list_collections get_collection "
     "list_runs get_run rerun_run diff_run "
+    "start_run get_run_status stream_run get_run_artifacts cancel_run "
     "run_lineage list_profiles get_profile "
     "list_facts get_fact "
     "ingest_status ingest_status_by_event list_events stream give_feedback get_config_schema "

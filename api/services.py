@@ -32,7 +32,7 @@ from schemas.profiles import NamedProfile
 from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest, SearchResponse
 from schemas.readiness import DependencyStatus
 from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
-from schemas.run_records import RunDiff
+from schemas.run_records import RunDiff, RunMessage, RunStatus
 from schemas.sources import SourceRequest
 from schemas.values import Amendment, BlobRef
 
@@ -292,6 +292,25 @@ class RunHistoryPort(Protocol):
     ) -> RunDiff: ...
 
 
+class RunPort(Protocol):
+    """Questions in the background. Raises NotFound for a run that the caller may not see."""
+
+    def start(self, caller: Principal, request: QueryRequest) -> UUID:
+        """Raises InvalidRequest, TransientError with code TOO_MANY_RUNS."""
+
+    async def get_status(self, caller: Principal, run_id: UUID) -> RunStatus: ...
+
+    async def cancel(self, caller: Principal, run_id: UUID) -> RunStatus: ...
+
+    def follow(
+        self, caller: Principal, run_id: UUID, after: int
+    ) -> AsyncGenerator[RunMessage, None]:
+        """Stream the messages after a number; the last one is `answer` or `stopped`."""
+
+    def interrupt(self) -> None:
+        """Stop every run, because the process ends."""
+
+
 class LineagePort(Protocol):
     """Raises NotFound for unknown ids, TransientError when log, tables or blobs are unavailable."""
 
@@ -400,6 +419,7 @@ class Services:
     sessions: BrowserSessions | None  # None without a local token
     hostnames: Sequence[str]  # besides those of the loopback address
     public_url: str  # prefix of links; empty for relative ones
+    runs: RunPort
     run_history: RunHistoryPort
     lineage: LineagePort
     event_feed: EventFeedPort

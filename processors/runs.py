@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from schemas.events import Event, QueryAnswered, QueryReceived
+from schemas.events import (
+    Event,
+    QueryAnswered,
+    QueryReceived,
+    RunProgressed,
+    RunStarted,
+    RunStopped,
+)
 from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import Row, RunRow
 from schemas.topics import QUERIES
 from streams.stage import Stage
 
+QueryEvent = QueryReceived | QueryAnswered | RunStarted | RunProgressed | RunStopped
 
-def project(event: Event[QueryReceived | QueryAnswered]) -> Iterable[Row]:
+
+def project(event: Event[QueryEvent]) -> Iterable[Row]:
+    # Each event fills only its own part of the row.
     match event.data:
         case QueryReceived() as query:
-            yield RunRow(
-                run_id=query.run_id,
-                tenant=query.tenant,
+            yield replace(
+                _make_empty_row(query),
                 kind=query.kind,
                 request=query.request,
                 received_at=query.received_at,
-                generation=None,
-                response=None,
-                answered_at=None,
-                candidates=[],
-                numbers={},
                 requested_by=query.requested_by,
             )
         case QueryAnswered() as answer:
-            # Each event fills only its own half of the row.
-            yield RunRow(
-                run_id=answer.run_id,
-                tenant=answer.tenant,
-                kind="",
-                request=None,
-                received_at=None,
+            yield replace(
+                _make_empty_row(answer),
                 generation=answer.generation,
                 response=answer.response,
                 answered_at=answer.answered_at,
@@ -42,6 +42,35 @@ def project(event: Event[QueryReceived | QueryAnswered]) -> Iterable[Row]:
                 numbers=answer.numbers,
                 run_record=answer.run_record.model_dump(mode="json") if answer.run_record else None,
             )
+        case RunStarted() as run:
+            yield replace(
+                _make_empty_row(run),
+                kind="query",
+                received_at=run.started_at,
+                requested_by=run.requested_by,
+                deadline=run.deadline,
+            )
+        case RunProgressed(number=number) as progress:
+            step = progress.model_dump(mode="json", exclude={"run_id", "tenant", "number"})
+            yield replace(_make_empty_row(progress), steps={str(number): step})
+        case RunStopped() as stop:
+            stopped = stop.model_dump(mode="json", exclude={"run_id", "tenant"})
+            yield replace(_make_empty_row(stop), stopped=stopped)
+
+
+def _make_empty_row(event: QueryEvent) -> RunRow:
+    return RunRow(
+        run_id=event.run_id,
+        tenant=event.tenant,
+        kind="",
+        request=None,
+        received_at=None,
+        generation=None,
+        response=None,
+        answered_at=None,
+        candidates=[],
+        numbers={},
+    )
 
 
 STAGE = Stage(

@@ -408,6 +408,21 @@ class FactsProfile(Value):
     )
 
 
+class RunProfile(Value):
+    """How long a run in the background may take."""
+
+    timeout_s: float = Field(300.0, ge=1, le=3600, description="Seconds after which the run stops.")
+    step_timeout_s: float = Field(
+        150.0,
+        ge=1,
+        le=3600,
+        description=(
+            "Seconds after which the run stops because one step takes too long. Above the "
+            "time-outs of `answer` and `judge`, which cost the run only the model's part."
+        ),
+    )
+
+
 class Profile(_ChannelProfiles):
     """Settings for answering questions."""
 
@@ -421,6 +436,7 @@ class Profile(_ChannelProfiles):
     facts: FactsProfile = FactsProfile()
     judge: JudgeProfile = JudgeProfile()
     budget: BudgetProfile = BudgetProfile()
+    run: RunProfile = RunProfile()
 
     def get_channel(self, channel: Channel) -> ChannelProfile:
         settings: ChannelProfile = getattr(self, channel)
@@ -436,7 +452,7 @@ SECTIONS_BY_TYPE: Mapping[ProfileType, tuple[str, ...]] = {
     "retrieval": ("plan", "route", *(name for name in CHANNELS if name != "graph")),
     "fusion": ("fusion", "rerank"),
     "context": ("answer", "redaction", "facts"),
-    "generation": ("answer",),
+    "generation": ("answer", "run"),
     "judge": ("judge",),
     "graph": ("graph", "bridges"),
     "chunking": ("chunk",),

@@ -6,7 +6,8 @@ and id are the same row, so that writing one again changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -372,7 +373,10 @@ class ErasureReceiptRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A question and its response. `response` is None until the question is answered."""
+    """A question and its response. `response` is None until the question is answered.
+
+    `steps` has the progress of a background run by number, `stopped` its end without an answer.
+    """
 
     run_id: UUID
     tenant: str
@@ -386,6 +390,9 @@ class RunRow:
     numbers: dict[str, Any]
     run_record: dict[str, Any] | None = None
     requested_by: str | None = None
+    deadline: datetime | None = None
+    steps: Mapping[str, Any] = field(default_factory=dict)
+    stopped: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ They reference texts of documents by hash and never contain them.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
@@ -123,6 +124,48 @@ class RunRecord(Value):
     prompts: dict[str, str] = Field(
         {}, description="SHA-256 of each prompt that was sent to a model, by task."
     )
+
+
+StoppedState = Literal["failed", "timed_out", "cancelled", "interrupted"]
+
+
+class RunStep(Value):
+    """A step started or ended."""
+
+    number: int = Field(description="Number of the event in its run, from 1, with gaps.")
+    step: str = Field(description="Name of the step.")
+    occurred_at: datetime
+    ms: float | None = Field(description="Duration in ms, or null when the step starts.")
+
+
+class StoppedRun(Value):
+    """Why a run ended without an answer."""
+
+    state: StoppedState = Field(description="`interrupted`: the process that ran it ended.")
+    stopped_at: datetime
+    step: str | None = Field(description="Step that was reported last.")
+    code: str = Field(description="Code of the error.")
+    detail: str = Field(description="What happened.")
+    remedy: str = Field(description="What to do.")
+
+
+class RunStatus(Value):
+    """State and progress of a run."""
+
+    run_id: UUID
+    state: Literal["running", "completed", StoppedState]
+    started_at: datetime | None
+    ended_at: datetime | None
+    steps: list[RunStep] = Field(description="Starts and ends of steps, in order.")
+    error: StoppedRun | None = Field(description="Why there is no answer.")
+
+
+class RunMessage(Value):
+    """A message of the stream of a run. Without an id, it is not sent again."""
+
+    event: Literal["step", "delta", "answer", "stopped", "working"]
+    id: str | None = None
+    data: dict[str, Any] = {}
 
 
 ChangeCause = Literal["document", "generation", "profile", "request", "ranking"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -47,6 +48,16 @@ class PgListings:
             self._pool, "run", caller.tenant, run_id, _restrict_to_caller(caller)
         )
         return dict(rows[0]) if rows else None
+
+    async def fetch_progress(self, caller: Principal, run_id: UUID) -> Body | None:
+        rows = await fetch_rows(
+            self._pool, "run_progress", caller.tenant, run_id, _restrict_to_caller(caller)
+        )
+        return dict(rows[0]) if rows else None
+
+    async def find_stopped(self, run_ids: Sequence[UUID]) -> list[UUID]:
+        """Return those of the runs that were stopped, also by another process."""
+        return [row["id"] for row in await fetch_rows(self._pool, "stopped_runs", list(run_ids))]
 
     async def list_dead_letters(
         self, tenant: str, *, stage: str | None, after: str | None, limit: int

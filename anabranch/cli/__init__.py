@@ -54,7 +54,10 @@ COMMANDS = {
     "dlq": ("anabranch.cli.dlq:app", "List, show, redrive and discard dead letters."),
     "replay": ("anabranch.cli.replay:app", "Reprocess events that a stage has already read."),
     "erase": ("anabranch.cli.erase:app", "Erase documents permanently, from the log too."),
-    "runs": ("anabranch.cli.runs:app", "List, show, rerun and compare past queries."),
+    "runs": (
+        "anabranch.cli.runs:app",
+        "Start and follow runs; list, show, rerun and compare past queries.",
+    ),
     "lineage": (
         "anabranch.cli.lineage:lineage",
         "Trace an answer's citations back to the uploaded bytes.",

@@ -49,6 +49,7 @@ CLI_REMEDIES = {
     "NO_SUCH_DEAD_LETTER": "List open dead letters with `anabranch dlq list`.",
     "NO_SUCH_GENERATION": "List generations with `anabranch generations list`.",
     "BUSY": "Retry in a few seconds, or raise ANABRANCH_DATABASE__API_POOL on the server.",
+    "TOO_MANY_RUNS": "Retry in a few seconds, or raise ANABRANCH_API__MAX_RUNS on the server.",
     "NO_SUCH_PATH": "Check --server: it is not an Anabranch server, or one of another version.",
     "METHOD_NOT_ALLOWED": (
         "Check --server: it is not an Anabranch server, or one of another version."

@@ -78,14 +78,14 @@ class ApiClient:
         return (await self.request("GET", path)).text
 
     async def stream_events(
-        self, path: str, body: dict[str, Any]
+        self, path: str, body: dict[str, Any] | None = None
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yield server-sent events as (name, data).
+        """Yield server-sent events as (name, data), of a POST with a body, else of a GET.
 
         Raises the problem of an `error` event, and as `request` does.
         """
         try:
-            async with self.http.stream("POST", path, json=body) as response:
+            async with self.http.stream("POST" if body else "GET", path, json=body) as response:
                 if response.is_error:
                     # A streamed response has no text before it is read.
                     await response.aread()

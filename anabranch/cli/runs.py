@@ -1,19 +1,32 @@
-"""`anabranch runs`: past queries."""
+"""`anabranch runs`: queries in the background, and past ones."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Annotated, Any
 from uuid import UUID
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import get, post
-from anabranch.cli.errors import FAILED, OK
+from anabranch.cli.errors import FAILED, OK, REFUSED
+from anabranch.cli.http_client import ApiClient
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
 from anabranch.cli.output import print_stderr, print_table, to_single_line
+from anabranch.cli.query import (
+    NO_OPTIONS,
+    QueryOptions,
+    join_question,
+    make_progress_printer,
+    print_event_line,
+)
+from anabranch.cli.server_connection import open_client
+from schemas.errors import ConfigurationError, TransientError
 
 app = App(
-    name="runs", help="List, show, rerun and compare past queries.", result_action="return_value"
+    name="runs",
+    help="Start and follow runs; list, show, rerun and compare past queries.",
+    result_action="return_value",
 )
 DEFAULT = RemoteOptions()
 
@@ -38,6 +51,119 @@ def list_runs(*, limit: int = 50, after: str | None = None, common: RemoteOption
     if page["next"]:
         print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
     return OK
+
+
+@app.command
+def start(
+    *text: str,
+    follow: Annotated[bool, Parameter(negative="")] = False,
+    options: QueryOptions = NO_OPTIONS,
+    common: RemoteOptions = DEFAULT,
+) -> int:
+    """Answer a question in the background, and print the id of the run.
+
+    Parameters
+    ----------
+    text
+        The question, quoted or as several words.
+    follow
+        Print the steps and the answer as `stream` does. Required if no server runs.
+    """
+    return asyncio.run(_start(options.to_request(join_question(text)), follow, common))
+
+
+async def _start(body: dict[str, Any], follow: bool, common: RemoteOptions) -> int:
+    async with open_client(common) as client:
+        if client.is_ephemeral and not follow:
+            raise ConfigurationError(
+                "No server is running that could continue the run.",
+                code="NO_SERVER",
+                remedy="Start one with `anabranch up`, or add --follow.",
+            )
+        run = await client.post("/v1/runs", body)
+        if follow:
+            print_stderr(f"run {run['run_id']}", quiet=common.quiet)
+            return await _follow(client, run["run_id"], common)
+    if common.is_json:
+        common.print_result(run)
+    else:
+        print(run["run_id"])
+    return OK
+
+
+@app.command
+def status(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Show the state and the steps of a run.
+
+    Parameters
+    ----------
+    run
+        Run id.
+    """
+    _print_status(get(f"/v1/runs/{run}/status", common), common)
+    return OK
+
+
+@app.command
+def cancel(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Cancel a run and its model calls. A run that has ended stays as it is.
+
+    Parameters
+    ----------
+    run
+        Run id.
+    """
+    _print_status(post(f"/v1/runs/{run}/cancel", {}, common), common)
+    return OK
+
+
+@app.command
+def stream(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Print the steps of a run, from its start, and its answer. Exits 4 if the answer is refused,
+    1 if the run stopped without one.
+
+    Parameters
+    ----------
+    run
+        Run id.
+    """
+
+    async def follow_run() -> int:
+        async with open_client(common) as client:
+            return await _follow(client, str(run), common)
+
+    return asyncio.run(follow_run())
+
+
+async def _follow(client: ApiClient, run: str, common: RemoteOptions) -> int:
+    on_event = print_event_line if common.is_json else make_progress_printer(quiet=common.quiet)
+    async for name, data in client.stream_events(f"/v1/runs/{run}/stream"):
+        on_event(name, data)
+        if name == "stopped":
+            if not common.is_json:
+                print_stderr(f"{data['state']}: {data['detail']}\n{data['remedy']}")
+            return FAILED
+        if name == "answer":
+            if not common.is_json:
+                _print_response(data)
+            return REFUSED if data.get("refused") else OK
+    raise TransientError(
+        "The server closed the stream before the answer.",
+        code="SERVER_UNREACHABLE",
+        remedy=f"Repeat `anabranch runs stream {run}`.",
+    )
+
+
+def _print_status(run: dict[str, Any], common: RemoteOptions) -> None:
+    if common.is_json:
+        common.print_result(run)
+        return
+    for name in ("run_id", "state", "started_at", "ended_at"):
+        print(f"{name:12} {run[name] or '-'}")
+    if run["error"]:
+        print(f"{'error':12} {run['error']['code']}: {run['error']['detail']}")
+    steps = [step for step in run["steps"] if step["ms"] is not None]
+    print_table(("step", "ms"), [[step["step"], step["ms"]] for step in steps])
 
 
 @app.command

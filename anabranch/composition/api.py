@@ -48,6 +48,7 @@ from services.query.event_buffer import open_event_buffer
 from services.query.feedback import FeedbackService, MeteredFeedback
 from services.query.retriever_pool import open_retriever_pool
 from services.query.run_history import LineageService, QueryEventTap, RunHistory
+from services.query.runs import RunService, open_run_service
 from services.query.service import ConcurrencyLimiter, LimitedSearch, QueryService
 from services.replay.service import ReplayService
 from sql.access import PgApiKeys, PgAudit
@@ -138,6 +139,20 @@ async def prepare_api(
         collections = CollectionService(storage, profiles.get, overrides.clock, overrides.fresh_id)
         query_service = QueryService(
             retrievers, metrics, overrides.fresh_id, collections.apply_default_profile
+        )
+        # Closed before the event buffer, which publishes how the runs ended.
+        runs = await stack.enter_async_context(
+            open_run_service(
+                RunService(
+                    query_service.query,
+                    profiles.select,
+                    records,
+                    event_tap.offer,
+                    overrides.clock,
+                    overrides.fresh_id,
+                    settings.api.max_runs,
+                )
+            )
         )
         api_keys = PgApiKeys(storage.pool)
         audit = AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
@@ -236,6 +251,7 @@ async def prepare_api(
             else None,
             hostnames=settings.api.list_allowed_hosts(),
             public_url=settings.api.public_url.rstrip("/"),
+            runs=runs,
             run_history=RunHistory(
                 records,
                 past_texts,

@@ -325,6 +325,12 @@ class ApiSettings(SettingsSection):
             "which is a single address"
         ),
     )
+    max_runs: int = Field(
+        32,
+        ge=1,
+        le=10_000,
+        description="concurrent runs of one API process; further ones get 503",
+    )
     min_upload_rate: int = Field(
         1024,
         ge=1,

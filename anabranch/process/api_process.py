@@ -265,7 +265,12 @@ async def serve_api(settings: Settings) -> None:
             proxy_headers=False,
         )
         freeze_heap()
-        await _serve_until_cancelled(UvicornServer(config), services.event_feed.close_streams)
+
+        def stop_streams() -> None:
+            services.event_feed.close_streams()
+            services.runs.interrupt()
+
+        await _serve_until_cancelled(UvicornServer(config), stop_streams)
 
 
 async def _serve_until_cancelled(server: UvicornServer, stop_streams: Callable[[], None]) -> None:

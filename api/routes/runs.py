@@ -1,20 +1,57 @@
-"""Recorded queries and their results: list, rerun and compare them."""
+"""Queries as runs: start, follow and cancel them; list, rerun and compare recorded ones."""
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Header
+from fastapi.responses import Response, StreamingResponse
+from fastapi.sse import format_sse_event
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
 from api.responses import JsonObject, Page, ResponseModel, Time
-from schemas.errors import unknown_run_error
-from schemas.questions import QueryResponse, SearchResponse
-from schemas.run_records import RunDiff
+from api.sse import MEDIA_TYPE
+from schemas.errors import InvalidRequest, unknown_run_error
+from schemas.questions import QueryRequest, QueryResponse, SearchResponse
+from schemas.run_records import RunDiff, RunMessage, RunStatus, StoppedState
 
 router = APIRouter(tags=["runs"])
+
+
+RunState = Annotated[
+    Literal["running", "completed", StoppedState] | None,
+    Field(
+        description=(
+            "Null for a query that was not started as a run and has no recorded answer. "
+            "`interrupted`: the process that ran it ended."
+        )
+    ),
+]
+EVENTS_DESCRIPTION = """Server-sent events, each with one line of JSON. The `id` is for \
+`Last-Event-ID`:
+
+| event | data |
+| --- | --- |
+| `step` | `{name, ms}`: a step starts (`ms` null) or has ended |
+| `delta` | `{draft, text}`: unverified text of the answer while a chat model writes it; not \
+stored, so only the process that runs it sends it |
+| `answer` | the verified response of `/v1/query`; the last event |
+| `stopped` | `{state, stopped_at, step, code, detail, remedy}`, in place of `answer` |
+
+Comments keep the connection open. Closing it does not stop the run. After the last event, a \
+reconnect gets 204."""
+STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {MEDIA_TYPE: {"schema": {"type": "string", "description": EVENTS_DESCRIPTION}}}
+    },
+    204: {"description": "The last event was received."},
+}
+END_ID = "end"
 
 
 class RunSummary(ResponseModel):
@@ -22,6 +59,7 @@ class RunSummary(ResponseModel):
     kind: Literal["query", "search"] | None
     received_at: Time | None
     answered_at: Time | None = Field(description="Null until the answer is recorded.")
+    state: RunState
     generation: str | None
     query: str | None
     refused: bool | None
@@ -36,6 +74,7 @@ class Run(ResponseModel):
     request: JsonObject | None = Field(description="Body of the request, with its defaults.")
     received_at: Time | None
     answered_at: Time | None = Field(description="Null until the answer is recorded.")
+    state: RunState
     generation: str | None
     response: JsonObject | None = Field(description="Body of the response.")
     candidates: list[JsonObject] | None = Field(description="Passages with all their scores.")
@@ -43,6 +82,32 @@ class Run(ResponseModel):
     run_record: JsonObject | None = Field(
         description="What a rerun needs to make the answer again."
     )
+
+
+class StartedRun(ResponseModel):
+    run_id: UUID
+
+
+class RunArtifacts(ResponseModel):
+    """Results of the steps of a run. All are null until the answer is recorded."""
+
+    run_id: UUID
+    state: RunState
+    question: str | None = Field(description="The question as it was searched for.")
+    language: str | None
+    keywords: list[str] | None
+    route: JsonObject | None = Field(description="Mode, and who decided it.")
+    candidates: list[JsonObject] | None = Field(
+        description="Passages of all channels with all their scores."
+    )
+    numbers: JsonObject | None = Field(description="Every other number that entered a sum.")
+    contexts: list[JsonObject] | None = Field(description="Passages that were read.")
+    draft: JsonObject | None = Field(description="How the answer was written.")
+    judge: JsonObject | None = Field(description="Checks of the answer and the decision.")
+    prompts: JsonObject | None = Field(description="SHA-256 of each prompt, by task.")
+    trace: JsonObject | None
+    answer: str | None
+    citations: list[JsonObject] | None
 
 
 class RunDiffRequest(BaseModel):
@@ -71,6 +136,105 @@ async def list_runs(
     """List runs."""
     items, next_cursor = await services.listings.list_runs(caller, after=after, limit=limit)
     return Page[RunSummary].model_validate({"items": items, "next": next_cursor})
+
+
+@router.post("/runs", status_code=202, operation_id="start_run")
+async def start_run(body: QueryRequest, services: ServicesDep, caller: Caller) -> StartedRun:
+    """Answer a question in the background. Takes the body of `/v1/query`; `stream` has no effect.
+
+    503 with code TOO_MANY_RUNS when too many runs are in progress.
+    """
+    return StartedRun(run_id=services.runs.start(caller, body))
+
+
+@router.get("/runs/{run}/status", operation_id="get_run_status")
+async def get_run_status(run: UUID, services: ServicesDep, caller: Caller) -> RunStatus:
+    """Get state and steps of a run."""
+    return await services.runs.get_status(caller, run)
+
+
+@router.get(
+    "/runs/{run}/stream",
+    operation_id="stream_run",
+    response_class=StreamingResponse,
+    responses=STREAM_RESPONSES,
+)
+async def stream_run(
+    run: UUID,
+    services: ServicesDep,
+    caller: Caller,
+    last_event_id: Annotated[
+        str | None, Header(max_length=20, description="`id` of the last event received.")
+    ] = None,
+) -> Response:
+    """Stream the steps of a run from its start, or after an event, and then its answer."""
+    after = last_event_id or "0"
+    if after == END_ID:
+        # A browser reconnects after the end of a stream, unless it gets this status.
+        await services.runs.get_status(caller, run)
+        return Response(status_code=204)
+    if not (after.isascii() and after.isdecimal()):
+        raise InvalidRequest(
+            f"Last-Event-ID {after!r} is not an id of this stream.",
+            remedy="Send the `id` of the last event received, or omit the header.",
+        )
+    messages = services.runs.follow(caller, run, int(after))
+    # Errors before the first message become a problem response: the status line is not sent yet.
+    first_message = await anext(messages)
+    return StreamingResponse(
+        _generate_messages(first_message, messages),
+        media_type=MEDIA_TYPE,
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _generate_messages(
+    first_message: RunMessage, messages: AsyncGenerator[RunMessage, None]
+) -> AsyncIterator[bytes]:
+    async with aclosing(messages):
+        yield _format_message(first_message)
+        async for message in messages:
+            yield _format_message(message)
+
+
+def _format_message(message: RunMessage) -> bytes:
+    if message.event == "working":
+        return format_sse_event(comment=message.event)
+    data = json.dumps(message.data, ensure_ascii=False)
+    return format_sse_event(event=message.event, data_str=data, id=message.id)
+
+
+@router.get("/runs/{run}/artifacts", operation_id="get_run_artifacts")
+async def get_run_artifacts(run: UUID, services: ServicesDep, caller: Caller) -> RunArtifacts:
+    """Get the results of the steps, with every number that entered a sum."""
+    run_fields = await services.listings.get_run(caller, run)
+    if run_fields is None:
+        raise unknown_run_error(run)
+    record, response = run_fields["run_record"] or {}, run_fields["response"] or {}
+    trace = response.get("trace") or {}
+    has_answer = bool(response)
+    return RunArtifacts(
+        run_id=run,
+        state=run_fields["state"],
+        candidates=run_fields["candidates"] if has_answer else None,
+        numbers=run_fields["numbers"] if has_answer else None,
+        route=trace.get("route"),
+        trace=trace or None,
+        **{
+            name: record.get(name)
+            for name in ("question", "language", "keywords", "draft", "prompts")
+        },
+        **{name: response.get(name) for name in ("contexts", "judge", "answer", "citations")},
+    )
+
+
+@router.post("/runs/{run}/cancel", status_code=202, operation_id="cancel_run")
+async def cancel_run(run: UUID, services: ServicesDep, caller: Caller) -> RunStatus:
+    """Cancel a run, which ends its model calls. A run that has ended stays as it is.
+
+    The state may still be `running` if another process runs it, which then takes a second or two.
+    """
+    return await services.runs.cancel(caller, run)
 
 
 @router.get("/runs/{run}", operation_id="get_run")

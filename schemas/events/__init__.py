@@ -43,7 +43,14 @@ from schemas.events.pipeline import (
     PipelineEventData,
 )
 from schemas.events.raw import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
-from schemas.events.runs import FeedbackGiven, QueryAnswered, QueryReceived
+from schemas.events.runs import (
+    FeedbackGiven,
+    QueryAnswered,
+    QueryReceived,
+    RunProgressed,
+    RunStarted,
+    RunStopped,
+)
 
 __all__ = [
     "AmendmentAccepted",
@@ -86,6 +93,9 @@ __all__ = [
     "KeysDestroyed",
     "QueryAnswered",
     "QueryReceived",
+    "RunProgressed",
+    "RunStarted",
+    "RunStopped",
     "RemovalCompleted",
     "SourceAdded",
     "SourceRemoved",

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from schemas.events.envelope import EventData
 from schemas.judgements import GradedPassage
-from schemas.run_records import RunRecord
+from schemas.run_records import RunRecord, StoppedState
 from schemas.topics import FEEDBACK, QUERIES
 
 
@@ -52,6 +52,42 @@ class QueryAnswered(EventData, name="query.answered", topic=QUERIES):
     )
 
 
+class RunStarted(EventData, name="run.started", topic=QUERIES):
+    """A question that is answered in the background was accepted."""
+
+    run_id: UUID
+    tenant: str
+    started_at: datetime
+    deadline: datetime = Field(
+        description="When the run has ended for certain: by itself, or because its process died."
+    )
+    requested_by: str = Field(description="Id of the caller.")
+
+
+class RunProgressed(EventData, name="run.progressed", topic=QUERIES):
+    """A step of a background run started or ended."""
+
+    run_id: UUID
+    tenant: str
+    number: int = Field(description="Number of the event in its run, from 1, with gaps.")
+    step: str = Field(description="Name of the step.")
+    occurred_at: datetime
+    ms: float | None = Field(None, description="Duration in ms, or null when the step starts.")
+
+
+class RunStopped(EventData, name="run.stopped", topic=QUERIES):
+    """A background run ended without an answer."""
+
+    run_id: UUID
+    tenant: str
+    stopped_at: datetime
+    state: StoppedState = Field(description="`interrupted`: the server that ran it stopped.")
+    step: str | None = Field(None, description="Step that was running.")
+    code: str = Field(description="Code of the error.")
+    detail: str = Field(description="What happened.")
+    remedy: str = Field(description="What to do.")
+
+
 class FeedbackGiven(EventData, name="feedback.given", topic=FEEDBACK):
     """A user judged an answer or passages."""
 
@@ -71,4 +107,11 @@ class FeedbackGiven(EventData, name="feedback.given", topic=FEEDBACK):
     )
 
 
-EVENTS: tuple[type[EventData], ...] = (QueryReceived, QueryAnswered, FeedbackGiven)
+EVENTS: tuple[type[EventData], ...] = (
+    QueryReceived,
+    QueryAnswered,
+    RunStarted,
+    RunProgressed,
+    RunStopped,
+    FeedbackGiven,
+)

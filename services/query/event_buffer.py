@@ -12,7 +12,14 @@ from datetime import datetime
 import structlog
 
 from schemas.errors import PermanentError, TransientError
-from schemas.events import EventData, QueryAnswered, QueryReceived
+from schemas.events import (
+    EventData,
+    QueryAnswered,
+    QueryReceived,
+    RunProgressed,
+    RunStarted,
+    RunStopped,
+)
 from schemas.ids import content_id
 from schemas.ports.log import RecordAppender
 from schemas.records import Record
@@ -110,8 +117,11 @@ class QueryEventBuffer:
                 self.pending.popleft()
 
     async def _encode(self, event: EventData) -> Record | None:
-        assert isinstance(event, QueryReceived | QueryAnswered)
-        identity = content_id("usage", event.run_id, event.name)
+        assert isinstance(
+            event, QueryReceived | QueryAnswered | RunStarted | RunProgressed | RunStopped
+        )
+        number = (event.number,) if isinstance(event, RunProgressed) else ()
+        identity = content_id("usage", event.run_id, event.name, *number)
         envelope = build_root_event(
             event,
             identity,

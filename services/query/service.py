@@ -125,9 +125,13 @@ class QueryService:
         )
 
     async def query(
-        self, caller: Principal, request: QueryRequest, on_progress: OnProgress = ignore_progress
+        self,
+        caller: Principal,
+        request: QueryRequest,
+        on_progress: OnProgress = ignore_progress,
+        run: UUID | None = None,
     ) -> QueryResponse:
-        run = self.fresh_id()
+        run = run or self.fresh_id()
         request = await self.apply_default_profile(caller, request)
         with self.metrics.streams.track_inprogress() if request.stream else nullcontext():
             return await self._measure(

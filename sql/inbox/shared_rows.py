@@ -141,6 +141,9 @@ def _to_run_values(row: RunRow) -> tuple[Any, ...]:
         row.numbers,
         row.run_record,
         row.requested_by,
+        row.deadline,
+        dict(row.steps),
+        row.stopped,
     )
 
 

@@ -1,7 +1,8 @@
 -- name: upsert_run
--- Store a query, its answer, or both; either may arrive first.
-insert into runs as r (id, tenant, kind, request, received_at, generation, response, answered_at, candidates, numbers, run_record, requested_by)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+-- Store a query, its answer, its progress, or several of them; any may arrive first.
+insert into runs as r (id, tenant, kind, request, received_at, generation, response, answered_at, candidates, numbers, run_record, requested_by,
+  deadline, steps, stopped)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 on conflict (id) do update set
   kind = coalesce(nullif(excluded.kind, ''), r.kind), request = coalesce(excluded.request, r.request), received_at = coalesce(excluded.received_at, r.received_at),
   generation = coalesce(excluded.generation, r.generation), response = coalesce(excluded.response, r.response),
@@ -9,17 +10,36 @@ on conflict (id) do update set
   -- The question carries empty candidates, which must not replace those of its answer.
   candidates = case when excluded.response is null then r.candidates else excluded.candidates end,
   numbers = case when excluded.response is null then r.numbers else excluded.numbers end,
-  run_record = coalesce(excluded.run_record, r.run_record), requested_by = coalesce(excluded.requested_by, r.requested_by)
+  run_record = coalesce(excluded.run_record, r.run_record), requested_by = coalesce(excluded.requested_by, r.requested_by),
+  deadline = coalesce(excluded.deadline, r.deadline), steps = r.steps || excluded.steps, stopped = coalesce(r.stopped, excluded.stopped)
 
 -- name: run
 -- A run with everything that was recorded of it.
-select id as run_id, kind, request, received_at, generation, response, answered_at, candidates, numbers, run_record
+select id as run_id, kind, request, received_at, generation, response, answered_at, candidates, numbers, run_record,
+  {run_state}
 from runs
 where tenant = $1 and id = $2 and ($3::text is null or requested_by = $3)
 
+-- name: run_state
+-- Included: the state of a run. Past its deadline, the process that ran it has died.
+case when answered_at is not null then 'completed' when stopped is not null then stopped ->> 'state'
+  when deadline < now() then 'interrupted' when deadline is not null then 'running' end as state
+
+-- name: run_progress
+-- Progress of a run, and its response once it has one.
+select id as run_id, received_at, answered_at, deadline, steps, stopped, response,
+  {run_state}
+from runs
+where tenant = $1 and id = $2 and ($3::text is null or requested_by = $3)
+
+-- name: stopped_runs
+-- Those of the runs that were stopped, also by another process.
+select id from runs where id = any($1) and stopped is not null
+
 -- name: runs
 -- Runs, newest first, without their recorded details.
-select id as run_id, kind, received_at, generation, answered_at, request -> 'query' as query, response -> 'refused' as refused, response -> 'answer' as answer
+select id as run_id, kind, received_at, generation, answered_at, request -> 'query' as query, response -> 'refused' as refused, response -> 'answer' as answer,
+  {run_state}
 from runs
 where tenant = $1 and ($5::text is null or requested_by = $5) and ($2::timestamptz is null or (coalesce(received_at, answered_at), id) < ($2, $3::uuid))
 order by coalesce(received_at, answered_at) desc, id desc

@@ -87,6 +87,9 @@ async def produce_all_events(world: ApiWorld) -> None:
     )
     await world.worker.storage.log.append(list(make_external_records()))
     answer = await world.ask("Who reads the gauge at the weir?")
+    for query in ({"query": "Who reads the gauge?"}, {"query": "Who?", "generation": "unknown"}):
+        run = await _send(world.http.post("/v1/runs", json=query))
+        await world.http.get(f"/v1/runs/{run['run_id']}/stream")
     feedback = {
         "run_id": answer["run_id"],
         "useful": True,

@@ -710,6 +710,7 @@ def make_services(**replaced: Any) -> Services:
         "render_metrics": lambda: (b"metric 1\n", "text/plain"),
         "get_config_schema": lambda: {"settings": {}, "profile": {}, "profiles": {}},
         "link_signer": LinkSigner(b"secret"),
+        "runs": None,
         "run_history": NoHistory(),
         "lineage": NoHistory(),
         "event_feed": MemoryFeed(),

@@ -24,7 +24,7 @@ def list_operations() -> dict[str, dict[str, Any]]:
 
 def list_contents(operation: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for status, response in operation["responses"].items():
-        for media_type, content in response["content"].items():
+        for media_type, content in response.get("content", {}).items():
             yield status, media_type, content.get("schema", {})
 
 

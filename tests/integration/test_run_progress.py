@@ -1,0 +1,121 @@
+"""Progress of runs in the tables: in any order, for the tenant and the principal alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+from typing import Any
+from uuid import UUID
+
+from processors.runs import project
+from schemas.events import (
+    Event,
+    EventData,
+    QueryAnswered,
+    RunProgressed,
+    RunStarted,
+    RunStopped,
+)
+from sql.inbox.shared_rows import write_shared_rows
+from sql.listings import PgListings
+from tests.support.api_client import make_caller
+from tests.support.search_stack import SearchStack, open_search_stack
+
+NOW = datetime.now(UTC)
+ANA = make_caller(name="jwt:ana", readers=("user:ana",))
+BEN = make_caller(name="jwt:ben", readers=("user:ben",))
+
+
+def make_events(run: UUID, deadline: datetime) -> list[EventData]:
+    tenant = ANA.tenant
+    return [
+        RunStarted(
+            run_id=run, tenant=tenant, started_at=NOW, deadline=deadline, requested_by=ANA.id
+        ),
+        *(
+            RunProgressed(
+                run_id=run, tenant=tenant, number=number, step="fuse", occurred_at=NOW, ms=ms
+            )
+            for number, ms in ((1, None), (2, 1.5))
+        ),
+    ]
+
+
+def make_stop(run: UUID) -> RunStopped:
+    return RunStopped(
+        run_id=run,
+        tenant=ANA.tenant,
+        stopped_at=NOW,
+        state="cancelled",
+        step="fuse",
+        code="CANCELLED",
+        detail="The run was cancelled.",
+        remedy="Start the run again.",
+    )
+
+
+async def write(stack: SearchStack, *events: EventData) -> None:
+    for event in events:
+        envelope: Any = Event(UUID(int=1), event, "anabranch/api", "1", NOW, ANA.tenant, None)
+        await write_shared_rows(stack.connection, project(envelope))
+
+
+async def test_progress_is_equal_for_any_order_of_events(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        listings, rows = PgListings(stack.pool), []
+        events = [*make_events(UUID(int=1), NOW + timedelta(minutes=5)), make_stop(UUID(int=1))]
+        for number, order in enumerate(permutations(events), 1):
+            run = UUID(int=number)
+            # Twice: a redelivery changes nothing.
+            await write(stack, *(e.model_copy(update={"run_id": run}) for e in [*order, *order]))
+            row = await listings.fetch_progress(ANA, run)
+            assert row is not None and row.pop("run_id") == run
+            rows.append(row)
+        assert all(row == rows[0] for row in rows)
+        assert rows[0]["state"] == "cancelled"
+        assert [rows[0]["steps"][number]["ms"] for number in ("1", "2")] == [None, 1.5]
+
+
+async def test_run_past_its_deadline_is_interrupted(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        listings = PgListings(stack.pool)
+        await write(stack, *make_events(UUID(int=1), NOW + timedelta(minutes=5)))
+        await write(stack, *make_events(UUID(int=2), NOW - timedelta(seconds=1)))
+        states = [
+            (await listings.fetch_progress(ANA, UUID(int=n)) or {}).get("state") for n in (1, 2)
+        ]
+        assert states == ["running", "interrupted"]
+        assert {
+            row["state"] for row in (await listings.list_runs(ANA, after=None, limit=9))[0]
+        } == {
+            "running",
+            "interrupted",
+        }
+
+
+async def test_answer_wins_over_a_late_cancellation(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        run, listings = UUID(int=1), PgListings(stack.pool)
+        answer = QueryAnswered(
+            run_id=run,
+            tenant=ANA.tenant,
+            generation="g1",
+            answered_at=NOW,
+            response={"answer": "a"},
+        )
+        await write(stack, *make_events(run, NOW), make_stop(run), answer)
+        row = await listings.fetch_progress(ANA, run)
+        assert row is not None and row["state"] == "completed"
+        assert row["response"] == {"answer": "a"}
+
+
+async def test_run_is_hidden_from_other_tenants_and_principals(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        run, listings = UUID(int=1), PgListings(stack.pool)
+        await write(stack, *make_events(run, NOW + timedelta(minutes=5)), make_stop(run))
+        stranger = make_caller(name=ANA.id, tenant="bolt")
+        for caller in (BEN, stranger):
+            assert await listings.fetch_progress(caller, run) is None
+            assert await listings.get_run(caller, run) is None
+        assert await listings.fetch_progress(make_caller(name="key:all"), run) is not None
+        assert await listings.find_stopped([run, UUID(int=2)]) == [run]
