@@ -3,7 +3,7 @@
 -- A single document also counts if only a key, a dead letter or a job names it; keys of runs, feedback and facts are
 -- no documents. Facts belong to the scopes `fact` and `tenant`. Events that failed at ingress belong to the collection that they name, or, if their document is
 -- unreadable, to their tenant under their own id.
-select id from documents where tenant = $1 and latest is not null and case $2 when 'document' then id::text = $3 when 'collection' then collection = $3 else true end
+select id from documents where tenant = $1 and latest is not null and case $2 when 'document' then id::text = $3 when 'collection' then collection = $3 else $2 = 'tenant' end
 union
 select subject from keystore.keys where tenant = $1 and subject::text = $3 and $2 = 'document' and destroyed_at is null
   and not exists (select from runs r where r.id = subject) and not exists (select from feedback f where subject in (f.id, f.run_id))

@@ -141,6 +141,7 @@ async def test_erased_run_returns_run_erased(world: ApiWorld) -> None:
 async def test_erased_fact_is_found_nowhere(
     world: ApiWorld, settings: Settings, database: str
 ) -> None:
+    document = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     question, fact_ids = "Who is the contact for plant 3?", []
     for subject, object_ in (("contact", CANARY), ("deputy contact", "Bruno")):
         fact = {"subject": f"The {subject} for plant 3", "predicate": "is", "object": object_}
@@ -170,6 +171,7 @@ async def test_erased_fact_is_found_nowhere(
     assert receipt["removed"]["keys"] >= 2 and receipt["removed"]["runs"] >= 1
     assert await find_canaries(database, settings.data_dir, [CANARY]) == set()
     assert (await world.http.get(f"/v1/facts/{erased}")).status_code == 404
+    assert (await world.http.get(f"/v1/documents/{document['document_id']}")).status_code == 200
     rerun = await world.http.post(f"/v1/runs/{run['run_id']}/rerun")
     assert rerun.json()["code"] == "RUN_ERASED"
     assert [fact["fact_id"] for fact in (await world.ask(question))["facts"]] == [kept]
