@@ -134,15 +134,17 @@ async def test_key_destroyed_by_older_version_stays_destroyed(
     await restore_log(database, load_log(recording, "sealed"))
     await restore_keystore(database, recording)
     async with open_test_pool(database) as pool:
-        backup = (
+        count = "select count(*) from keystore.keys where wrapped is null"
+        destroyed = await pool.fetchval(count)
+        assert destroyed
+        await pool.execute(
             "update keystore.keys set wrapped = 'x', subject = gen_random_uuid(), destroyed_at = "
             "null where wrapped is null"
         )
-        assert await pool.execute(backup) == "UPDATE 1"
         monkeypatch.setattr(KeysDestroyed, "version", 2)
         monkeypatch.setattr(KeysDestroyed, "upcasts", {1: lambda payload: payload})
         await reapply_key_destruction(PgLog(pool), Codec(), pool)
-        assert await pool.fetchval("select count(*) from keystore.keys where wrapped is null") == 1
+        assert await pool.fetchval(count) == destroyed
 
 
 def get_event_source(one: RecordedEvent) -> str:
