@@ -105,6 +105,7 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         str(folder / f"watched{CONTROL_SEQUENCES}"),
         str(folder / f"watched{CONTROL_SEQUENCES}" / f"note{CONTROL_SEQUENCES}.md"),
     )
+    drafts = str(folder / f"drafts{CONTROL_SEQUENCES}.jsonl")
     return {
         "ingest": [
             [note],
@@ -156,6 +157,10 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "replay pause": [[]],
         "replay resume": [[]],
         "replay cancel": [[]],
+        "runs start": [[f"{QUESTION} {CONTROL_SEQUENCES}"], [QUESTION, "--follow"]],
+        "runs status": [[run["run_id"]]],
+        "runs stream": [[run["run_id"]]],
+        "runs cancel": [[run["run_id"]]],
         "runs list": [[]],
         "runs show": [[run["run_id"]]],
         "runs rerun": [[run["run_id"]]],
@@ -194,6 +199,11 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "eval documents": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
         "eval compare": [["g1", "g1"]],
         "eval export": [["/dev/null/export"]],
+        "eval candidates list": [[]],
+        "eval candidates accept": [[run["run_id"]]],
+        "eval candidates reject": [[run["run_id"]]],
+        "eval drafts": [[drafts]],
+        "eval import": [[drafts], [note]],
         "doctor": [[]],
         "config show": [[], ["--set", f"chat.model={CONTROL_SEQUENCES}"]],
         "config schema": [[]],
@@ -205,6 +215,10 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "open": [[]],
         "version": [[]],
         "documents delete": [[other]],
+        "collections list": [[]],
+        "collections set-profile": [[f"c{CONTROL_SEQUENCES}", CONTROL_SEQUENCES]],
+        "collections unset-profile": [[f"c{CONTROL_SEQUENCES}"]],
+        "collections delete": [[f"c{CONTROL_SEQUENCES}", "--yes"]],
         "erase document": [[document, "--yes"]],
         "erase collection": [[f"c{CONTROL_SEQUENCES}", "--yes"]],
         "erase tenant": [[CONTROL_SEQUENCES, "--yes"]],
