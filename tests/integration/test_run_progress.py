@@ -63,7 +63,7 @@ async def write(stack: SearchStack, *events: EventData) -> None:
 async def test_progress_is_equal_for_any_order_of_events(database: str) -> None:
     async with open_search_stack(database) as stack:
         listings, rows = PgListings(stack.pool), []
-        events = [*make_events(UUID(int=1), NOW + timedelta(minutes=5)), make_stop(UUID(int=1))]
+        events = [*make_events(UUID(int=1), NOW + timedelta(days=1)), make_stop(UUID(int=1))]
         for number, order in enumerate(permutations(events), 1):
             run = UUID(int=number)
             # Twice: a redelivery changes nothing.
@@ -79,7 +79,7 @@ async def test_progress_is_equal_for_any_order_of_events(database: str) -> None:
 async def test_run_past_its_deadline_is_interrupted(database: str) -> None:
     async with open_search_stack(database) as stack:
         listings = PgListings(stack.pool)
-        await write(stack, *make_events(UUID(int=1), NOW + timedelta(minutes=5)))
+        await write(stack, *make_events(UUID(int=1), NOW + timedelta(days=1)))
         await write(stack, *make_events(UUID(int=2), NOW - timedelta(seconds=1)))
         states = [
             (await listings.fetch_progress(ANA, UUID(int=n)) or {}).get("state") for n in (1, 2)
@@ -112,7 +112,7 @@ async def test_answer_wins_over_a_late_cancellation(database: str) -> None:
 async def test_run_is_hidden_from_other_tenants_and_principals(database: str) -> None:
     async with open_search_stack(database) as stack:
         run, listings = UUID(int=1), PgListings(stack.pool)
-        await write(stack, *make_events(run, NOW + timedelta(minutes=5)), make_stop(run))
+        await write(stack, *make_events(run, NOW + timedelta(days=1)), make_stop(run))
         stranger = make_caller(name=ANA.id, tenant="bolt")
         for caller in (BEN, stranger):
             assert await listings.fetch_progress(caller, run) is None

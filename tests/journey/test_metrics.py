@@ -219,9 +219,9 @@ async def test_breaker_opens_on_outage_and_closes_on_recovery() -> None:
             fake.fail(times=2, status=500)
             for _ in range(2):
                 with pytest.raises(EngineUnavailable):
-                    await server.post("/embeddings", {"input": ["x"]})
+                    await server.post("/embeddings", {"input": ["x"]}, "embed")
             assert circuit() == 2
-            await server.post("/embeddings", {"input": ["x"]})
+            await server.post("/embeddings", {"input": ["x"]}, "embed")
             assert circuit() == 0
         finally:
             await server.close()

@@ -138,6 +138,9 @@ async def authenticate(credential: str | None, tenant: str | None) -> Principal:
 @asynccontextmanager
 async def open_tenant_stack(settings: Settings, dsn: str) -> AsyncIterator[TenantStack]:
     overrides = Overrides(embedder=NullEmbedder(64, 16))
+    # Every variation of a request starts a run; none waits for the others.
+    api = settings.api.model_copy(update={"max_runs": 10_000})
+    settings = settings.model_copy(update={"api": api})
     async with prepare_worker(settings, dsn, overrides=overrides) as worker:
         working = asyncio.create_task(worker.run())
         try:
