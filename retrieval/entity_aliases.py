@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -37,18 +36,21 @@ class AliasLink:
     is_similar: bool = False
 
 
-async def link_aliases(query: QueryContext, snapshot: IndexSnapshot) -> list[AliasLink]:
+async def link_aliases(
+    query: QueryContext, snapshot: IndexSnapshot
+) -> tuple[list[AliasLink], tuple[str, ...]]:
     """Return the aliases and the misspelled names in the question, in its order, as far as the
-    profile links them.
+    profile links them, and notes for the trace.
 
-    A failure costs only these links: the channels report it.
+    A failure costs only these links, and is noted.
     """
     graph = GraphProfile.model_validate(query.profile.get_channel("graph"))
     plan, tenant = query.plan, query.caller.tenant
     if not plan.document_names:
-        return []
+        return [], ()
     links: list[AliasLink] = []
-    with suppress(AnabranchError, TimeoutError):
+    notes: tuple[str, ...] = ()
+    try:
         async with asyncio.timeout(graph.timeout_s):
             if graph.aliases:
                 keys = sorted({span.key for span in plan.document_names})
@@ -61,7 +63,11 @@ async def link_aliases(query: QueryContext, snapshot: IndexSnapshot) -> list[Ali
                     partial(is_misspelled, edits=graph.fuzzy, min_letters=graph.fuzzy_letters),
                 )
                 links += choose_similar_names(plan, names, similar)
-    return sorted(links, key=lambda link: link.span.start)
+    except AnabranchError as error:
+        notes = (f"names not compared with those of entities: {error.detail}",)
+    except TimeoutError:
+        notes = (f"names not compared with those of entities: no answer in {graph.timeout_s:g} s",)
+    return sorted(links, key=lambda link: link.span.start), notes
 
 
 def list_correctable_names(

@@ -117,7 +117,7 @@ async def run_pipeline(
         profile = query.profile
         # 3. Link the entities that the question names by an alias, and the documents that it names;
         # the words that address them are cut.
-        aliases = await link_aliases(query, snapshot)
+        aliases, notes = await link_aliases(query, snapshot)
         if aliases:
             query = replace(query, plan=apply_aliases(query.plan, aliases))
         links = await find_links(query, snapshot)
@@ -183,6 +183,7 @@ async def run_pipeline(
                 *(format_assumption(link, question) for link in candidates.links),
             ),
             model_uses=model_uses,
+            notes=notes,
         )
         if goal == "ranking":
             return PipelineResult(query, retrieval)

@@ -242,6 +242,7 @@ def build_trace(
         notes=[
             *(use.note for use in result.model_uses if use.note),
             *ranking.notes,
+            *result.notes,
             *result.assumptions,
             *format_missing_collections(result),
         ],

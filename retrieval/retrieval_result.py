@@ -92,7 +92,9 @@ class RetrievalResult:
     assumptions: tuple[str, ...] = ()  # about the documents that the question names
     missing_collections: tuple[str, ...] = ()  # named by the filters, but without documents
     model_uses: tuple[ModelUse, ...] = ()  # by planning and routing
-    # None when a channel, a model or the reranker failed: an incomplete result must not be cached.
+    notes: tuple[str, ...] = ()  # failures that cost no channel
+    # None when a channel, a model, the reranker or a step with a note failed: an incomplete result
+    # must not be cached.
     # Nor are facts, which expire and whose certainty decays without a commit.
     snapshot_version: SnapshotVersion | None = None
 
@@ -120,7 +122,9 @@ async def date_result(
         missing_collections=tuple(missing),
         # A plan that was made during a model's failure must not be served after it.
         snapshot_version=version
-        if result.ranking.is_complete and not any(use.failure for use in result.model_uses)
+        if result.ranking.is_complete
+        and not result.notes
+        and not any(use.failure for use in result.model_uses)
         else None,
     )
 

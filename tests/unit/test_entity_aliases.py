@@ -105,8 +105,11 @@ async def test_question_by_alias_finds_the_entity_and_says_so() -> None:
 async def test_failed_alias_lookup_costs_only_the_aliases() -> None:
     built = make_alias_harness()
     built.index.channel_errors["aliases"] = DatabaseUnavailable("gone")
-    _, assumptions = await ask(built)
-    assert assumptions == []
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query="What does HAL hold?"), RUN_ID
+    )
+    assert response.assumptions == []
+    assert "names not compared with those of entities: gone" in response.trace.notes
 
 
 @pytest.mark.parametrize(
