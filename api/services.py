@@ -146,11 +146,15 @@ class CollectionPort(Protocol):
 
 
 class ListingPort(Protocol):
-    """Read-only lists: runs and dead letters."""
+    """Read-only lists: runs, facts and dead letters."""
 
     async def list_runs(
         self, caller: Principal, *, after: str | None, limit: int
     ) -> tuple[list[dict[str, Any]], str | None]: ...
+
+    async def list_facts(
+        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
+    ) -> tuple[list[Fact], str | None]: ...
 
     async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None: ...
 
@@ -183,10 +187,6 @@ class FactPort(Protocol):
     async def reject(self, caller: Principal, fact_id: UUID, reason: str | None) -> FactReceipt: ...
 
     async def get(self, caller: Principal, fact_id: UUID) -> Fact: ...
-
-    async def list_facts(
-        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
-    ) -> tuple[list[Fact], str | None]: ...
 
 
 class ExamPort(Protocol):
@@ -295,7 +295,7 @@ class RunHistoryPort(Protocol):
 class RunPort(Protocol):
     """Questions in the background. Raises NotFound for a run that the caller may not see."""
 
-    def start(self, caller: Principal, request: QueryRequest) -> UUID:
+    async def start(self, caller: Principal, request: QueryRequest) -> UUID:
         """Raises InvalidRequest, TransientError with code TOO_MANY_RUNS."""
 
     async def get_status(self, caller: Principal, run_id: UUID) -> RunStatus: ...

@@ -32,7 +32,7 @@ from retrieval.lineage.tracer import LineageTracer
 from retrieval.retriever import Retriever
 from schemas.generations import Generation
 from services.collections import CollectionService
-from services.entities.service import EntityService
+from services.entities import EntityService
 from services.erasure.service import ErasureService
 from services.facts import FactService
 from services.generations.comparison import GenerationComparer
@@ -145,6 +145,7 @@ async def prepare_api(
             open_run_service(
                 RunService(
                     query_service.query,
+                    collections.apply_default_profile,
                     profiles.select,
                     records,
                     event_tap.offer,

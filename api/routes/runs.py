@@ -144,7 +144,7 @@ async def start_run(body: QueryRequest, services: ServicesDep, caller: Caller) -
 
     503 with code TOO_MANY_RUNS when too many runs are in progress.
     """
-    return StartedRun(run_id=services.runs.start(caller, body))
+    return StartedRun(run_id=await services.runs.start(caller, body))
 
 
 @router.get("/runs/{run}/status", operation_id="get_run_status")

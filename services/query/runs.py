@@ -30,6 +30,7 @@ from schemas.questions import (
     StepProgress,
 )
 from schemas.run_records import RunMessage, RunStatus, RunStep, StoppedRun, StoppedState
+from services.query.service import ApplyDefaultProfile
 
 log = structlog.get_logger(__name__)
 GRACE = timedelta(seconds=30)
@@ -96,6 +97,7 @@ class RunService:
     """Raises NotFound for a run that is unknown, another tenant's, or another principal's."""
 
     answer: AnswerQuestion
+    apply_default_profile: ApplyDefaultProfile
     select_profile: Callable[[SearchRequest], Profile]
     table: RunProgressTable
     publish: Callable[[EventData], None]
@@ -107,11 +109,12 @@ class RunService:
         default_factory=lambda: FIFOCache(MAX_FINISHED_RUNS)
     )
 
-    def start(self, caller: Principal, request: QueryRequest) -> UUID:
+    async def start(self, caller: Principal, request: QueryRequest) -> UUID:
         """Start a run and return its id.
 
         Raises InvalidRequest for an unknown profile, and TransientError with code TOO_MANY_RUNS.
         """
+        request = await self.apply_default_profile(caller, request)
         limits = self.select_profile(request).run
         if len(self.running) >= self.max_runs:
             raise TransientError(

@@ -111,6 +111,8 @@ class World:
     table: MemoryTable = field(default_factory=MemoryTable)
     events: list[EventData] = field(default_factory=list)
     pipeline: Pipeline = field(default_factory=Pipeline)
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """Settings of the collection's default profile."""
 
     def __post_init__(self) -> None:
         self.pipeline.publish = self.publish
@@ -119,9 +121,13 @@ class World:
         self.events.append(event)
         self.table.publish(event)
 
+    async def apply_default_profile(self, caller: Principal, request: Any) -> Any:
+        return request.model_copy(update={"overrides": self.defaults | request.overrides})
+
     def make_service(self, max_runs: int = 2) -> RunService:
         return RunService(
             self.pipeline.answer,
+            self.apply_default_profile,
             ProfileCatalog({}).select,
             self.table,
             self.publish,
@@ -168,7 +174,7 @@ STREAM = [
 async def test_run_streams_the_same_from_memory_and_tables() -> None:
     world = World()
     service = world.make_service()
-    run = service.start(ANA, REQUEST)
+    run = await service.start(ANA, REQUEST)
     world.pipeline.released.set()
     assert await collect(service, run) == STREAM
     assert await collect(service, run, after=4) == STREAM[4:]
@@ -186,7 +192,7 @@ async def test_run_streams_the_same_from_memory_and_tables() -> None:
 async def test_cancel_ends_the_work_and_is_recorded() -> None:
     world = World()
     service = world.make_service()
-    run = service.start(ANA, REQUEST)
+    run = await service.start(ANA, REQUEST)
     await asyncio.sleep(0)
     status = await service.cancel(ANA, run)
     assert (status.state, status.error and status.error.step) == ("cancelled", "answer")
@@ -199,7 +205,7 @@ async def test_cancel_ends_the_work_and_is_recorded() -> None:
 
 async def test_run_cancelled_before_its_first_step_ends() -> None:
     service = World().make_service()
-    run = service.start(ANA, REQUEST)
+    run = await service.start(ANA, REQUEST)
     assert (await service.cancel(ANA, run)).state == "cancelled"
     assert not service.running
 
@@ -210,7 +216,7 @@ async def test_cancel_through_another_process_ends_the_work(
     monkeypatch.setattr(runs, "STOP_CHECK_S", 0.01)
     world = World()
     async with open_run_service(world.make_service()) as service:
-        run = service.start(ANA, REQUEST)
+        run = await service.start(ANA, REQUEST)
         await asyncio.sleep(0)
         await world.make_service().cancel(ANA, run)
         await eventually(lambda: world.pipeline.cancelled == 1)
@@ -228,7 +234,7 @@ async def test_time_outs_stop_the_run(limits: dict[str, float], code: str) -> No
     world = World()
     service = world.make_service()
     request = REQUEST.model_copy(update={"overrides": {"run": limits}})
-    run = service.start(ANA, request)
+    run = await service.start(ANA, request)
     assert (await collect(service, run))[-1] == ("stopped", "end")
     status = await service.get_status(ANA, run)
     assert status.state == "timed_out" and status.error and status.error.code == code
@@ -244,7 +250,7 @@ async def test_failure_is_reported(error: Exception, code: str) -> None:
     world.pipeline.error = error
     world.pipeline.released.set()
     service = world.make_service()
-    run = service.start(ANA, REQUEST)
+    run = await service.start(ANA, REQUEST)
     assert (await collect(service, run))[-1] == ("stopped", "end")
     status = await service.get_status(ANA, run)
     assert status.state == "failed" and status.error and status.error.code == code
@@ -254,7 +260,7 @@ async def test_failure_is_reported(error: Exception, code: str) -> None:
 async def test_stopping_server_interrupts_its_runs() -> None:
     world = World()
     async with open_run_service(world.make_service()) as service:
-        run = service.start(ANA, REQUEST)
+        run = await service.start(ANA, REQUEST)
         await asyncio.sleep(0)
     assert (await world.make_service().get_status(ANA, run)).state == "interrupted"
 
@@ -278,6 +284,15 @@ async def test_run_of_a_killed_process_is_interrupted_after_its_deadline() -> No
     assert await collect(service, run) == [("stopped", "end")]
 
 
+async def test_time_limit_is_that_of_the_default_profile_of_the_collection() -> None:
+    world = World(defaults={"run": {"timeout_s": 7}})
+    service = world.make_service()
+    await service.cancel(ANA, await service.start(ANA, REQUEST))
+    started = world.events[0]
+    assert isinstance(started, RunStarted)
+    assert started.deadline - started.started_at == timedelta(seconds=7) + runs.GRACE
+
+
 async def test_bad_requests_start_no_run() -> None:
     world = World()
     service = world.make_service(max_runs=1)
@@ -287,12 +302,12 @@ async def test_bad_requests_start_no_run() -> None:
         REQUEST.model_copy(update={"overrides": {"run": {"timeout_s": 3601}}}),
     ):
         with pytest.raises(InvalidRequest):
-            service.start(ANA, request)
-    run = service.start(ANA, REQUEST)
+            await service.start(ANA, request)
+    run = await service.start(ANA, REQUEST)
     with pytest.raises(TransientError, match="1 runs are in progress"):
-        service.start(ANA, REQUEST)
+        await service.start(ANA, REQUEST)
     await service.cancel(ANA, run)
-    await service.cancel(ANA, service.start(ANA, REQUEST))
+    await service.cancel(ANA, await service.start(ANA, REQUEST))
 
 
 @pytest.mark.parametrize(
@@ -305,7 +320,7 @@ async def test_bad_requests_start_no_run() -> None:
 async def test_other_tenant_or_principal_gets_404(intruder: Principal) -> None:
     world = World()
     service = world.make_service()
-    run = service.start(ANA, REQUEST)
+    run = await service.start(ANA, REQUEST)
     await asyncio.sleep(0)
     async with open_api(service, intruder) as client:
         for attack in range(2):
