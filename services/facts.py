@@ -11,7 +11,7 @@ from uuid import UUID
 
 from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
 from schemas.events import FactApproved, FactProposed, FactRejected
-from schemas.facts import Fact, FactReceipt, FactRequest, FactStatus
+from schemas.facts import Fact, FactReceipt, FactRequest
 from schemas.ids import content_id
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
@@ -28,10 +28,6 @@ class FactStore(Protocol):
     async def find(self, caller: Principal, fact_id: UUID) -> Fact | None: ...
 
     async def find_equal(self, tenant: str, request: FactRequest, now: datetime) -> UUID | None: ...
-
-    async def list_facts(
-        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
-    ) -> tuple[list[Fact], str | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +99,6 @@ class FactService:
         if (fact := await self.facts.find(caller, fact_id)) is None:
             raise _unknown_fact_error(fact_id)
         return fact
-
-    async def list_facts(
-        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
-    ) -> tuple[list[Fact], str | None]:
-        return await self.facts.list_facts(caller, status=status, after=after, limit=limit)
 
     async def _check_open(self, caller: Principal, fact_id: UUID) -> None:
         if (await self._await_fact(caller, fact_id)).status == "replaced":

@@ -127,7 +127,7 @@ class PgEntities:
     async def find_unknown_aliases(
         self, tenant: str, entity_id: UUID, aliases: Sequence[str]
     ) -> list[str]:
-        """Return those that nobody gave to the entity."""
+        """Return the aliases that the entity does not have, or no longer has."""
         rows = await fetch_rows(self._pool, "unknown_aliases", tenant, entity_id, list(aliases))
         return [row["alias"] for row in rows]
 

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from schemas.facts import Fact, FactRequest, FactStatus
+from schemas.facts import Fact, FactRequest
 from schemas.principals import Principal, ReaderScope
 from schemas.rows import FactDecisionRow, FactRetractedRow, FactRow
 from sql.encoding import replace_nul
 from sql.invalidation import ALL_GENERATIONS, record_index_change
-from sql.page_cursor import format_cursor, parse_cursor
-from sql.pool import Connection, Pool, fetch_row, fetch_rows, fetch_value
+from sql.pool import Connection, Pool, fetch_row, fetch_value
 from sql.query_loader import load_query
 
 
@@ -111,22 +110,3 @@ class PgFacts:
             now,
         )
         return fact_id
-
-    async def list_facts(
-        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
-    ) -> tuple[list[Fact], str | None]:
-        """Return a page of facts, newest first, and the next cursor."""
-        rows = await fetch_rows(
-            self._pool,
-            "facts",
-            caller.tenant,
-            caller.readers,
-            status,
-            *parse_cursor(after),
-            limit + 1,
-        )
-        facts = [Fact(**row) for row in rows[:limit]]
-        next_cursor = (
-            format_cursor(facts[-1].stated_at, facts[-1].fact_id) if len(rows) > limit else None
-        )
-        return facts, next_cursor

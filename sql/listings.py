@@ -1,4 +1,4 @@
-"""List runs and dead letters."""
+"""List runs, facts and dead letters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from schemas.facts import Fact, FactStatus
 from schemas.principals import Principal
 from sql.page_cursor import format_cursor, parse_cursor
 from sql.pool import Pool, fetch_rows
@@ -58,6 +59,25 @@ class PgListings:
     async def find_stopped(self, run_ids: Sequence[UUID]) -> list[UUID]:
         """Return those of the runs that were stopped, also by another process."""
         return [row["id"] for row in await fetch_rows(self._pool, "stopped_runs", list(run_ids))]
+
+    async def list_facts(
+        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
+    ) -> tuple[list[Fact], str | None]:
+        """Return a page of the facts that the caller may read, newest first, and the next
+        cursor.
+        """
+        rows = await fetch_rows(
+            self._pool,
+            "facts",
+            caller.tenant,
+            caller.readers,
+            status,
+            *parse_cursor(after),
+            limit + 1,
+        )
+        page = [Fact(**row) for row in rows[:limit]]
+        last = page[-1] if len(rows) > limit else None
+        return page, format_cursor(last.stated_at, last.fact_id) if last else None
 
     async def list_dead_letters(
         self, tenant: str, *, stage: str | None, after: str | None, limit: int

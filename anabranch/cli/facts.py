@@ -7,12 +7,13 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import format_time, get, post
 from anabranch.cli.erase import run_erase
 from anabranch.cli.errors import OK
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_table
+from anabranch.cli.output import print_stderr, print_table
 from schemas.facts import FactStatus
 
 app = App(
@@ -80,15 +81,25 @@ def add(
 
 
 @app.command(name="list")
-def list_facts(*, status: FactStatus | None = None, common: RemoteOptions = DEFAULT) -> int:
+def list_facts(
+    *,
+    status: FactStatus | None = None,
+    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
+    after: str | None = None,
+    common: RemoteOptions = DEFAULT,
+) -> int:
     """List facts, the newest first.
 
     Parameters
     ----------
     status
         Only facts in this status.
+    limit
+        Maximum number of facts.
+    after
+        Cursor printed with the previous page.
     """
-    page = get("/v1/facts", common, **({"status": status} if status else {}))
+    page = get("/v1/facts", common, status=status, limit=limit, after=after)
     if common.is_json:
         common.print_result(page)
         return OK
@@ -106,6 +117,8 @@ def list_facts(*, status: FactStatus | None = None, common: RemoteOptions = DEFA
             for item in page["items"]
         ],
     )
+    if page["next"]:
+        print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
     return OK
 
 

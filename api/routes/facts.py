@@ -37,7 +37,7 @@ async def list_facts(
     limit: PageLimit = 50,
 ) -> Page[Fact]:
     """List the facts that the caller may read, the newest first."""
-    facts, next_cursor = await services.facts.list_facts(
+    facts, next_cursor = await services.listings.list_facts(
         caller, status=status, after=after, limit=limit
     )
     return Page[Fact](items=facts, next=next_cursor)

@@ -79,7 +79,7 @@ on conflict (tenant, entity_id, key) do update set alias = excluded.alias, is_re
 where a.decided_at <= excluded.decided_at
 
 -- name: unknown_aliases
--- Those of the aliases $3 that nobody gave to entity $2, in the order of $3.
+-- The aliases among $3 that entity $2 does not have, or no longer has, in the order of $3.
 select alias from unnest($3::text[]) with ordinality asked (alias, place)
 where not exists (
   select from entity_aliases a where a.tenant = $1 and a.entity_id = $2 and a.key = name_key(asked.alias) and not a.is_removed

@@ -414,6 +414,11 @@ class NoRecords:
     ) -> tuple[list[dict[str, Any]], str | None]:
         return [], None
 
+    async def list_facts(
+        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
+    ) -> tuple[list[Fact], str | None]:
+        return [], None
+
     async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None:
         return None
 
@@ -591,11 +596,6 @@ class NoFacts:
 
     async def get(self, caller: Principal, fact_id: UUID) -> Fact:
         raise NotFound("no fact", remedy="None.")
-
-    async def list_facts(
-        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
-    ) -> tuple[list[Fact], str | None]:
-        return [], None
 
 
 async def query(caller: Principal, request: QueryRequest, tell: OnProgress) -> QueryResponse:

@@ -27,7 +27,7 @@ class EntityTables(Protocol):
     async def find_unknown_aliases(
         self, tenant: str, entity_id: UUID, aliases: Sequence[str]
     ) -> list[str]:
-        """Return those that nobody gave to the entity."""
+        """Return the aliases that the entity does not have, or no longer has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""Declare, supervise and open document sources."""
