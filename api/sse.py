@@ -1,12 +1,11 @@
-"""Stream an answer as server-sent events (WHATWG HTML, section 9.2).
-
-Closing the connection cancels the query.
-"""
+"""Stream answers and messages as server-sent events (WHATWG HTML, section 9.2)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import TypeVar
 
 from fastapi import Request
 from fastapi.responses import StreamingResponse
@@ -31,11 +30,36 @@ it when `draft` increases. Quoted answers send none |
 Comments keep the connection open. Closing it cancels the query."""
 
 RunQuery = Callable[[OnProgress], Awaitable[QueryResponse]]
+MessageT = TypeVar("MessageT")
 
 
 def stream_answer(request: Request, run_query: RunQuery) -> StreamingResponse:
+    """Run the query and stream its progress and answer. Closing the connection cancels it."""
+    return _stream(_generate_events(request, run_query))
+
+
+async def stream_messages(
+    messages: AsyncGenerator[MessageT, None], format_message: Callable[[MessageT], bytes]
+) -> StreamingResponse:
+    """Stream messages from the first one on.
+
+    Errors before it become a problem response, since the status line is not sent yet. A client that
+    disconnects ends the generator at once.
+    """
+    first_message = await anext(messages)
+
+    async def generate() -> AsyncIterator[bytes]:
+        async with aclosing(messages):
+            yield format_message(first_message)
+            async for message in messages:
+                yield format_message(message)
+
+    return _stream(generate())
+
+
+def _stream(events: AsyncIterator[bytes]) -> StreamingResponse:
     return StreamingResponse(
-        _generate_events(request, run_query),
+        events,
         media_type=MEDIA_TYPE,
         # X-Accel-Buffering stops nginx from collecting the events.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -16,7 +14,7 @@ from pydantic import Field
 from api.dependencies import Caller, PageLimit, ServicesDep
 from api.responses import NumberedPage, StageStatus
 from api.routes.documents import unknown_document
-from api.sse import MEDIA_TYPE
+from api.sse import MEDIA_TYPE, stream_messages
 from processors import TOPICS
 from schemas.errors import Forbidden, InvalidRequest
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
@@ -137,31 +135,15 @@ async def stream_events(
         FeedFilter(_parse_topics(topics, caller), document),
         after=last_event_id or after,
     )
-    # Errors before the first message become a problem response: the status line is not sent yet.
-    first_message = await anext(messages)
-    return StreamingResponse(
-        _generate_messages(first_message, messages),
-        media_type=MEDIA_TYPE,
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
+    return await stream_messages(messages, _format_message)
 
 
-async def _generate_messages(
-    first_message: FeedMessage, messages: AsyncGenerator[FeedMessage, None]
-) -> AsyncIterator[bytes]:
-    # A client that disconnects must end the subscription at once.
-    async with aclosing(messages):
-        yield _format_message(first_message, RETRY_MS)
-        async for message in messages:
-            yield _format_message(message)
-
-
-def _format_message(message: FeedMessage, retry_ms: int | None = None) -> bytes:
+def _format_message(message: FeedMessage) -> bytes:
     return format_sse_event(
         event=message.event,
         data_str=json.dumps(message.data, ensure_ascii=False, default=str),
         id=message.cursor or None,
-        retry=retry_ms,
+        retry=RETRY_MS if message.event == "open" else None,
     )
 
 

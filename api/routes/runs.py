@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -15,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
 from api.responses import JsonObject, Page, ResponseModel, Time
-from api.sse import MEDIA_TYPE
+from api.sse import MEDIA_TYPE, stream_messages
 from schemas.errors import InvalidRequest, unknown_run_error
 from schemas.questions import QueryRequest, QueryResponse, SearchResponse
 from schemas.run_records import RunDiff, RunMessage, RunStatus, StoppedState
@@ -179,22 +177,7 @@ async def stream_run(
             remedy="Send the `id` of the last event received, or omit the header.",
         )
     messages = services.runs.follow(caller, run, int(after))
-    # Errors before the first message become a problem response: the status line is not sent yet.
-    first_message = await anext(messages)
-    return StreamingResponse(
-        _generate_messages(first_message, messages),
-        media_type=MEDIA_TYPE,
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
-
-
-async def _generate_messages(
-    first_message: RunMessage, messages: AsyncGenerator[RunMessage, None]
-) -> AsyncIterator[bytes]:
-    async with aclosing(messages):
-        yield _format_message(first_message)
-        async for message in messages:
-            yield _format_message(message)
+    return await stream_messages(messages, _format_message)
 
 
 def _format_message(message: RunMessage) -> bytes:
