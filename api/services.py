@@ -200,6 +200,10 @@ class ExamPort(Protocol):
 
     async def get_exam(self, caller: Principal, exam_id: UUID) -> dict[str, Any]: ...
 
+
+class JudgementPort(Protocol):
+    """Raise TransientError."""
+
     async def list_candidates(self, caller: Principal, limit: int) -> list[dict[str, Any]]: ...
 
     async def draft_questions(
@@ -403,6 +407,7 @@ class Services:
     replays: ReplayPort
     generations: GenerationPort
     exams: ExamPort
+    judgements: JudgementPort
     facts: FactPort
     builds: BuildPort
     blobs: BlobStore

@@ -13,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schemas.values import Value
 
+MAX_GRADE = 3
+"""Grade of a passage that contains the answer."""
 Grade = Annotated[
     int,
     Field(
         ge=0,
-        le=3,
+        le=MAX_GRADE,
         description="Relevance: 0 irrelevant, 1 marginal, 2 relevant, 3 contains the answer.",
     ),
 ]
@@ -69,7 +71,7 @@ class FeedbackRequest(BaseModel):
     candidate_rejected: bool = Field(
         False,
         description=(
-            "The question is no candidate for golden questions any more. Needs the role `admin`."
+            "Reject the question as a golden question. Requires the role `admin`."
         ),
     )
 

@@ -66,7 +66,11 @@ class CollectionService:
         if not await self._tables.fetch_deletable(caller.tenant, name, None):
             collection = await self.get_collection(caller, name)
             deletion = collection["deletion"]
-            if collection["default_profile"] is None and deletion["state"] == "done":
+            if (
+                collection["default_profile"] is None
+                and deletion is not None
+                and deletion["state"] == "done"
+            ):
                 return UUID(str(deletion["deletion_id"]))
         request = CollectionDeletionRequested(
             deletion_id=self.fresh_id(),

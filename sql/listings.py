@@ -57,7 +57,7 @@ class PgListings:
         return dict(rows[0]) if rows else None
 
     async def find_stopped(self, run_ids: Sequence[UUID]) -> list[UUID]:
-        """Return those of the runs that were stopped, also by another process."""
+        """Return the runs that were stopped, also by another process."""
         return [row["id"] for row in await fetch_rows(self._pool, "stopped_runs", list(run_ids))]
 
     async def list_facts(

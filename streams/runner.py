@@ -183,9 +183,9 @@ class StageRunner:
         return [*await self.react(items[:middle]), *await self.react(items[middle:])]
 
     async def chain_stages(self, items: Sequence[WorkItem]) -> None:
-        """Do what may follow `react` before `finish`, without a slot of a reaction: nothing here.
+        """Run the stages behind this one in memory, after `react` and before `finish`.
 
-        `streams.stage_chain` runs the stages behind this one.
+        This class chains none; `streams.stage_chain` does.
         """
 
     async def finish(self, items: Sequence[WorkItem]) -> None:

@@ -17,7 +17,7 @@ from anabranch.cli.feedback import SERVER_STAGES, parse_grades
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_stderr
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound
-from schemas.judgements import FeedbackRequest
+from schemas.judgements import MAX_GRADE, FeedbackRequest
 
 candidates = App(
     name="candidates",
@@ -25,7 +25,6 @@ candidates = App(
     result_action="return_value",
 )
 DEFAULT = RemoteOptions()
-MAX_GRADE = 3
 DRAFT_NOTES = ("document", "passage")
 """Fields of a draft that are for its reader."""
 
@@ -151,7 +150,10 @@ def import_questions(file: Path, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 def read_drafts(file: Path) -> list[FeedbackRequest]:
-    """Read edited drafts. Raises InvalidRequest with the line number."""
+    """Read edited drafts.
+
+    Raises ConfigurationError for an unreadable file, and InvalidRequest with the number of the line.
+    """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

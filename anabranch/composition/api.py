@@ -38,6 +38,7 @@ from services.facts import FactService
 from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
 from services.generations.exams import ExamService
+from services.generations.judgements import JudgementService
 from services.generations.service import GenerationService
 from services.ingest import IngestService
 from services.instrumentation.event_log_decorators import NotifyingLog
@@ -217,6 +218,9 @@ async def prepare_api(
                 decisions,
                 overrides.clock,
                 overrides.fresh_id,
+            ),
+            judgements=JudgementService(
+                retrievers, PgExams(storage.pool), PgFeedback(storage.pool)
             ),
             facts=FactService(
                 event_log,

@@ -103,7 +103,7 @@ class FeedbackGiven(EventData, name="feedback.given", topic=FEEDBACK):
     )
     note: str | None = Field(None, description="Free text.")
     candidate_rejected: bool = Field(
-        False, description="The question is no candidate for golden questions any more."
+        False, description="True if the question was rejected as a golden question."
     )
 
 

@@ -10,8 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from evaluation.calibration import calibrate, measure_held_out
-from evaluation.exam import ExamQuestion, build_exam, choose_questions, summarize_exam
-from evaluation.judgement_export import build_judgement_export
+from evaluation.exam import ExamQuestion, build_exam, summarize_exam
 from retrieval.context_packing import get_strength
 from retrieval.retrieval_result import RetrievalResult
 from retrieval.retriever import Retriever
@@ -34,9 +33,6 @@ from sql.runs import PgFeedback
 
 PASSAGES_PER_QUESTION = 20
 """Passages that are read for each question: few passages yield one."""
-MAX_DIFFICULT = 1000
-MAX_GRADE = 3
-"""Of a passage that contains the answer."""
 N_COMPARED = 10
 """Passages whose shares of the best score trimming compares."""
 
@@ -87,47 +83,6 @@ class ExamService:
         if exam is None:
             raise unknown_resource_error("exam", str(exam_id), "List them with `GET /v1/exams`.")
         return await self._report(exam)
-
-    async def export_judgements(
-        self, caller: Principal, since: datetime | None, until: datetime | None
-    ) -> dict[str, Any]:
-        """Return the tenant's judgements of a period and its difficult questions."""
-        return build_judgement_export(
-            await self.feedback.fetch_judgements(caller.tenant, since, until),
-            await self.feedback.fetch_difficult(caller.tenant, since, until, MAX_DIFFICULT),
-        )
-
-    async def list_candidates(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
-        """Return answered questions that a person may accept as golden questions, best first."""
-        return [
-            {name: row[name] for name in ("query", "run_id", "answered_at", "answer")}
-            | {"probability": row["probability"], "useful": row["useful"]}
-            | {
-                "passages": [
-                    {name: citation.get(name) for name in ("n", "chunk_id", "title", "quote")}
-                    for citation in row["citations"]
-                ]
-            }
-            for row in await self.feedback.fetch_candidates(caller.tenant, limit)
-        ]
-
-    async def draft_questions(
-        self, caller: Principal, questions: int, seed: int
-    ) -> list[dict[str, Any]]:
-        """Make questions from the live generation's passages, for an expert to edit."""
-        async with self.retrievers.acquire(None) as (generation, _):
-            passages = await self.exams.fetch_passages(
-                generation, caller.tenant, seed, PASSAGES_PER_QUESTION * questions
-            )
-        return [
-            {
-                "query": question.text,
-                "grades": {str(question.passage.id): MAX_GRADE},
-                "document": question.passage.name,
-                "passage": question.passage.text,
-            }
-            for question in choose_questions(passages, questions, seed)
-        ]
 
     async def _report(self, exam: Exam) -> dict[str, Any]:
         document_ids = sorted({item.document_id for item in exam.items})

@@ -64,7 +64,7 @@ where p.tenant = $1 and p.collection = any ($2::text[]) and p.default_profile is
 -- received after $3: documents, revisions, and moves into the collection. Null: of all.
 select d.id, d.latest
 from documents d
-where d.tenant = $1 and d.collection = $2 and d.latest is not null and (d.withdrawn is null or d.withdrawn < d.latest) 
+where d.tenant = $1 and d.collection = $2 and d.latest is not null and (d.withdrawn is null or d.withdrawn < d.latest)
   and ($3::timestamptz is null or d.received_at <= $3 and not exists (
     select from document_amendments a where a.document_id = d.id and a.received_at > $3 and a.fields ? 'collection'
   ))

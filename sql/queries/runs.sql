@@ -33,7 +33,7 @@ from runs
 where tenant = $1 and id = $2 and ($3::text is null or requested_by = $3)
 
 -- name: stopped_runs
--- Those of the runs that were stopped, also by another process.
+-- The runs among $1 that were stopped, also by another process.
 select id from runs where id = any($1) and stopped is not null
 
 -- name: runs
@@ -223,8 +223,8 @@ order by answered_at desc, run_id
 limit $4
 
 -- name: golden_candidates
--- Answered questions of tenant $1 without judged passages, which nobody rejected: the latest run of each. Those whose
--- answer was judged useful come first, then the most probable; those judged not useful are left out.
+-- The latest run of each answered question of tenant $1 that has no judged passages and was not rejected. Answers judged
+-- useful come first, then the most probable ones; answers judged not useful are left out.
 with settled as materialized (
   select distinct coalesce(f.query, r.request ->> 'query') as query
   from feedback f left join runs r on r.id = f.run_id

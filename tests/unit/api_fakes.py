@@ -340,6 +340,14 @@ class FakeExams:
             "exam": summarize_exam(exam, {}),
         }
 
+    async def list_exams(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
+        return [summarize_exam(make_exam(caller.tenant), {})]
+
+    async def get_exam(self, caller: Principal, exam_id: UUID) -> dict[str, Any]:
+        raise NotFound(f"no exam {exam_id}", remedy="List them.")
+
+
+class NoJudgements:
     async def export_judgements(self, caller: Principal, since: Any, until: Any) -> dict[str, Any]:
         return build_judgement_export([], [])
 
@@ -350,12 +358,6 @@ class FakeExams:
         self, caller: Principal, questions: int, seed: int
     ) -> list[dict[str, Any]]:
         return []
-
-    async def list_exams(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
-        return [summarize_exam(make_exam(caller.tenant), {})]
-
-    async def get_exam(self, caller: Principal, exam_id: UUID) -> dict[str, Any]:
-        raise NotFound(f"no exam {exam_id}", remedy="List them.")
 
 
 def make_exam(tenant: str) -> Exam:
@@ -697,6 +699,7 @@ def make_services(**replaced: Any) -> Services:
         "replays": NoReplays(),
         "generations": FakeGenerations(),
         "exams": FakeExams(),
+        "judgements": NoJudgements(),
         "facts": NoFacts(),
         "builds": FakeGenerationBuilds(),
         "blobs": StubBlobs({"k": FILE_BYTES}),
