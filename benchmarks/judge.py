@@ -35,9 +35,9 @@ from retrieval.judge import CHECK_NAMES, judge_answer
 from retrieval.judge_rules import JudgedAnswer, JudgedSentence
 from retrieval.quantities import find_quantities
 from retrieval.redaction import Redactor
+from schemas.judge_verdicts import CheckName, JudgeVerdict
 from schemas.ports.engines import ChatModel
 from schemas.profiles import JudgeProfile
-from schemas.questions import CheckName, JudgeVerdict
 
 JUDGE_SET = Path(__file__).with_name("judge_set.yaml")
 SAMPLE_FOLDERS = [Path(__file__).parents[1] / "samples" / name for name in ("source", "corpus")]

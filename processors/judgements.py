@@ -14,7 +14,8 @@ from schemas.events import (
 )
 from schemas.facts import Fact
 from schemas.ports.ledger import OrderingPolicy
-from schemas.rows import FactDecisionRow, FactRetractedRow, FactRow, FeedbackRow, Row
+from schemas.query_rows import FactDecisionRow, FactRetractedRow, FactRow, FeedbackRow
+from schemas.rows import Row
 from schemas.topics import FEEDBACK
 from streams.stage import Stage
 

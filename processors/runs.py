@@ -14,7 +14,8 @@ from schemas.events import (
     RunStopped,
 )
 from schemas.ports.ledger import OrderingPolicy
-from schemas.rows import Row, RunRow
+from schemas.query_rows import RunRow
+from schemas.rows import Row
 from schemas.topics import QUERIES
 from streams.stage import Stage
 

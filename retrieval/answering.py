@@ -21,7 +21,8 @@ from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.response_builder import drop_refused_contexts, should_answer
 from retrieval.retrieval_result import RetrievalResult
 from schemas.errors import AnabranchError, InvalidModelOutput
-from schemas.questions import AnswerDelta, Violation
+from schemas.judge_verdicts import Violation
+from schemas.questions import AnswerDelta
 
 
 async def weigh_contexts(

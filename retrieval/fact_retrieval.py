@@ -13,9 +13,8 @@ from datetime import datetime
 from retrieval.query_context import QueryContext
 from retrieval.question_terms import find_question_terms, index_text_terms
 from retrieval.words import extract_word_keys, split_words
-from schemas.facts import Fact, FactCitation, decay_certainty
+from schemas.facts import Fact, FactCitation, FactsProfile, decay_certainty
 from schemas.ports.search import IndexSnapshot
-from schemas.profiles import FactsProfile
 from schemas.questions import Filters, QueryRequest
 
 # Facts that are scored; the database returns those that hold most words of the question.

@@ -28,9 +28,10 @@ from retrieval.quote_candidates import QuoteCandidate
 from retrieval.redaction import MASK, Redactor
 from schemas.errors import InvalidModelOutput
 from schemas.facts import FactCitation
+from schemas.judge_verdicts import Violation
 from schemas.ports.engines import ChatModel, ChatReply, OnDelta
 from schemas.profiles import AnswerProfile
-from schemas.questions import AnswerDelta, OnProgress, Violation
+from schemas.questions import AnswerDelta, OnProgress
 
 # A sentence so far. Quotes inside a JSON string are escaped, so only the key itself matches.
 _TEXT = re.compile(r'"text"\s*:\s*"((?:[^"\\]|\\.)*)')

@@ -20,9 +20,9 @@ from retrieval.prompting import render_prompt
 from retrieval.query_plan import QueryPlan
 from retrieval.redaction import Redactor
 from schemas.errors import AnabranchError
+from schemas.judge_verdicts import CheckName, JudgeCheck, JudgeVerdict, Violation
 from schemas.ports.engines import ChatModel, ChatReply
 from schemas.profiles import CheckProfile, JudgeProfile
-from schemas.questions import CheckName, JudgeCheck, JudgeVerdict, Violation
 
 CHECK_NAMES: tuple[CheckName, ...] = get_args(CheckName)
 # Rules that only compare words: a model that reads the sentences knows better.

@@ -12,8 +12,8 @@ from retrieval.judge_rules import JudgedAnswer
 from retrieval.prompting import Prompt, build_object_schema, normalize_whitespace
 from retrieval.redaction import Redactor
 from schemas.errors import InvalidModelOutput
+from schemas.judge_verdicts import CheckName
 from schemas.ports.engines import ChatModel, ChatReply
-from schemas.questions import CheckName
 
 MAX_EVIDENCE = 300
 

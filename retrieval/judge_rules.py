@@ -17,7 +17,7 @@ from retrieval.answer_drafts import compute_support
 from retrieval.quantities import Quantity, blank_quantities, find_quantities
 from retrieval.question_terms import find_question_terms, index_text_terms
 from retrieval.words import extract_content_words, is_function_word, split_words, stem_word
-from schemas.questions import CheckName
+from schemas.judge_verdicts import CheckName
 from schemas.values import IdentifierKind
 
 

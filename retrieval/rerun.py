@@ -32,12 +32,12 @@ from retrieval.prompting import Prompt
 from retrieval.query_context import QueryContext
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import extract_quote_candidates
+from retrieval.recorded_run import RecordedRun, list_required_texts, parse_run
 from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult, combine_scores
 from retrieval.response_builder import build_response, drop_refused_contexts, should_answer
 from retrieval.retrieval_result import Ranking, RetrievalResult, attach_contexts, attach_results
-from retrieval.run_record import RecordedRun, list_required_texts, parse_run
 from retrieval.timing import Stopwatch
 from schemas.channels import CHANNELS, Channel
 from schemas.errors import NotFound

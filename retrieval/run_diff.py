@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from retrieval.run_record import RecordedRun
+from retrieval.recorded_run import RecordedRun
 from schemas.generations import Generation
 from schemas.questions import QueryResponse, SearchResult
 from schemas.run_records import ChangeReason, ComparedRun, CurrentDocument, PassageChange, RunDiff

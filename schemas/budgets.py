@@ -1,4 +1,4 @@
-"""Prices of models, caps on what a question may use, and what it has used."""
+"""Prices of models, what a question may use and how long it may take, and what it has used."""
 
 from __future__ import annotations
 
@@ -115,3 +115,18 @@ class StoppedCall(Value):
     task: str = Field(description="Task of the call.")
     model: str = Field(description="Model of the call.")
     reason: str = Field(description="How far the cap was used, and what the call might have used.")
+
+
+class RunProfile(Value):
+    """How long a run in the background may take."""
+
+    timeout_s: float = Field(300.0, ge=1, le=3600, description="Seconds after which the run stops.")
+    step_timeout_s: float = Field(
+        150.0,
+        ge=1,
+        le=3600,
+        description=(
+            "Seconds after which the run stops because one step takes too long. Above the "
+            "time-outs of `answer` and `judge`, which cost the run only the model's part."
+        ),
+    )

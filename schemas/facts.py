@@ -115,3 +115,25 @@ class FactCitation(Value):
 def decay_certainty(certainty: float, age_days: float, half_life_days: float) -> float:
     """Halve the certainty with every half-life of age."""
     return float(certainty * 0.5 ** (max(age_days, 0.0) / half_life_days))
+
+
+class FactsProfile(Value):
+    """Facts that people stated and approved, beside the documents."""
+
+    enabled: bool = Field(True, description="Whether answers use facts.")
+    k: int = Field(3, ge=1, le=20, description="Maximum number of facts in an answer.")
+    half_life_days: float = Field(
+        365.0,
+        ge=1,
+        le=MAX_HALF_LIFE_DAYS,
+        description="Days in which the certainty of a fact halves, unless the fact has its own.",
+    )
+    min_certainty: float = Field(
+        0.3, ge=0, le=1, description="Facts whose certainty has decayed below this are not used."
+    )
+    min_coverage: float = Field(
+        0.6,
+        ge=0.1,
+        le=1,
+        description="Least share of the question's topical words that a fact holds.",
+    )

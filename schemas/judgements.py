@@ -70,9 +70,7 @@ class FeedbackRequest(BaseModel):
     note: str | None = Field(None, max_length=20_000, description="Free text.")
     candidate_rejected: bool = Field(
         False,
-        description=(
-            "Reject the question as a golden question. Requires the role `admin`."
-        ),
+        description="Reject the question as a golden question. Requires the role `admin`.",
     )
 
     @model_validator(mode="after")

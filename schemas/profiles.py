@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, create_model
 
-from schemas.budgets import BudgetProfile
+from schemas.budgets import BudgetProfile, RunProfile
 from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel, ChannelProfile
-from schemas.facts import MAX_HALF_LIFE_DAYS
+from schemas.facts import FactsProfile
 from schemas.generations import ChunkSizes
 from schemas.planning import PlanProfile, RouteProfile
 from schemas.prompts import PromptProfile
@@ -382,43 +382,6 @@ class RedactionProfile(Value):
         description=(
             "Countries (ISO 3166) whose national phone numbers are recognized. Numbers with a `+` "
             "are recognized for every country."
-        ),
-    )
-
-
-class FactsProfile(Value):
-    """Facts that people stated and approved, beside the documents."""
-
-    enabled: bool = Field(True, description="Whether answers use facts.")
-    k: int = Field(3, ge=1, le=20, description="Maximum number of facts in an answer.")
-    half_life_days: float = Field(
-        365.0,
-        ge=1,
-        le=MAX_HALF_LIFE_DAYS,
-        description="Days in which the certainty of a fact halves, unless the fact has its own.",
-    )
-    min_certainty: float = Field(
-        0.3, ge=0, le=1, description="Facts whose certainty has decayed below this are not used."
-    )
-    min_coverage: float = Field(
-        0.6,
-        ge=0.1,
-        le=1,
-        description="Least share of the question's topical words that a fact holds.",
-    )
-
-
-class RunProfile(Value):
-    """How long a run in the background may take."""
-
-    timeout_s: float = Field(300.0, ge=1, le=3600, description="Seconds after which the run stops.")
-    step_timeout_s: float = Field(
-        150.0,
-        ge=1,
-        le=3600,
-        description=(
-            "Seconds after which the run stops because one step takes too long. Above the "
-            "time-outs of `answer` and `judge`, which cost the run only the model's part."
         ),
     )
 

@@ -14,6 +14,7 @@ from schemas.budgets import ModelUsage, StoppedCall
 from schemas.channels import Channel
 from schemas.exams import CalibrationBasis
 from schemas.facts import FactCitation
+from schemas.judge_verdicts import JudgeVerdict
 from schemas.planning import Intent
 from schemas.profiles import QueryProfileType
 from schemas.values import Language, Span, Value
@@ -330,64 +331,6 @@ class Trace(Value):
         description=(
             "Remarks for people about this response, such as entities that are still being indexed."
         ),
-    )
-
-
-CheckName = Literal[
-    "citation_coverage",
-    "groundedness",
-    "hallucination",
-    "relevance",
-    "consistency",
-    "toxicity",
-    "pii",
-    "bias",
-    "contradiction",
-]
-
-
-class JudgeCheck(Value):
-    """One check of the answer."""
-
-    name: CheckName = Field(description="Name of the check.")
-    kind: Literal["deterministic", "model"] = Field(
-        description="Whether the check is deterministic or uses a model."
-    )
-    result: Literal["pass", "fail", "not_checked"] = Field(description="Result of the check.")
-    score: float | None = Field(None, description="Score of the answer in this check.")
-    threshold: float | None = Field(None, description="Minimum score to pass.")
-    severity: Literal["hard", "soft"] = Field(
-        "soft",
-        description=(
-            "Whether a failure blocks the answer (`hard`) or lowers its confidence (`soft`)."
-        ),
-    )
-    evidence: str | None = Field(None, description="Explanation of the result.")
-
-
-class Violation(Value):
-    """A failed check."""
-
-    check: CheckName = Field(description="Name of the check.")
-    severity: Literal["hard", "soft"] = Field(
-        description="Whether it blocks the answer (`hard`) or lowers its confidence (`soft`)."
-    )
-    evidence: str = Field(description="What was found.")
-
-
-class JudgeVerdict(Value):
-    """Result of checking the answer."""
-
-    decision: Literal["PASS", "FAIL_RETRYABLE", "FAIL_BLOCKED"] = Field(
-        description="`PASS`, `FAIL_RETRYABLE` if another attempt may pass, or `FAIL_BLOCKED`."
-    )
-    overall_score: float | None = Field(
-        None, description="Mean score of the checks that were made, or null if none was."
-    )
-    checks: list[JudgeCheck] = Field(description="The checks, in order.")
-    violations: list[Violation] = Field([], description="The failed checks, hard ones first.")
-    rejected: JudgeVerdict | None = Field(
-        None, description="Verdict on the first attempt, if the answer was written once more."
     )
 
 

@@ -6,8 +6,7 @@ and id are the same row, so that writing one again changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -17,9 +16,8 @@ from numpy.typing import NDArray
 
 from schemas.amendments import OrderKey
 from schemas.exams import Calibration, Exam
-from schemas.facts import Decision, Fact
 from schemas.generations import Generation
-from schemas.judgements import GradedPassage
+from schemas.query_rows import FactDecisionRow, FactRetractedRow, FactRow, FeedbackRow, RunRow
 from schemas.sources import SequenceReset, SourceSpec
 from schemas.values import BlobRef, DocumentSummary
 
@@ -369,74 +367,6 @@ class ErasureReceiptRow:
     remains: tuple[str, ...]
     raw_until: datetime | None
     completed_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """A question and its response. `response` is None until the question is answered.
-
-    `steps` has the progress of a background run by number, `stopped` its end without an answer.
-    """
-
-    run_id: UUID
-    tenant: str
-    kind: str
-    request: dict[str, Any] | None
-    received_at: datetime | None
-    generation: str | None
-    response: dict[str, Any] | None
-    answered_at: datetime | None
-    candidates: list[dict[str, Any]]
-    numbers: dict[str, Any]
-    run_record: dict[str, Any] | None = None
-    requested_by: str | None = None
-    deadline: datetime | None = None
-    steps: Mapping[str, Any] = field(default_factory=dict)
-    stopped: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackRow:
-    """Feedback on an answer, with the judged passages."""
-
-    feedback_id: UUID
-    tenant: str
-    given_at: datetime
-    run_id: UUID | None
-    query: str | None
-    useful: bool | None
-    judgements: tuple[GradedPassage, ...]
-    corrected_answer: str | None
-    note: str | None
-    candidate_rejected: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FactRow:
-    """A fact that was proposed."""
-
-    tenant: str
-    fact: Fact
-
-
-@dataclass(frozen=True, slots=True)
-class FactDecisionRow:
-    """Approve or reject a fact. An approved one replaces the fact that it names, and its equals."""
-
-    tenant: str
-    fact_id: UUID
-    decision: Decision
-    decided_by: str
-    decided_at: datetime
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FactRetractedRow:
-    """Remove the text of a fact."""
-
-    tenant: str
-    fact_id: UUID
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from schemas.channels import Channel
 from schemas.facts import FactCitation
+from schemas.judge_verdicts import JudgeVerdict
 from schemas.profiles import Profile
-from schemas.questions import JudgeVerdict
 from schemas.values import Value
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from schemas.facts import Fact, FactRequest
 from schemas.principals import Principal, ReaderScope
-from schemas.rows import FactDecisionRow, FactRetractedRow, FactRow
+from schemas.query_rows import FactDecisionRow, FactRetractedRow, FactRow
 from sql.encoding import replace_nul
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.pool import Connection, Pool, fetch_row, fetch_value

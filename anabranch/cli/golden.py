@@ -152,7 +152,7 @@ def import_questions(file: Path, /, *, common: RemoteOptions = DEFAULT) -> int:
 def read_drafts(file: Path) -> list[FeedbackRequest]:
     """Read edited drafts.
 
-    Raises ConfigurationError for an unreadable file, and InvalidRequest with the number of the line.
+    Raises ConfigurationError for an unreadable file, and InvalidRequest with the line number.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()

@@ -15,14 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 from anabranch.config.index_config import require_model
 from anabranch.config.loader import resolve_generation_settings
+from anabranch.config.model_settings import ModelSettings
 from anabranch.config.overrides import NO_OVERRIDES, Overrides, watch_nothing
-from anabranch.config.settings import (
-    ChatTask,
-    GraphSettings,
-    IngestSettings,
-    ModelSettings,
-    Settings,
-)
+from anabranch.config.settings import ChatTask, GraphSettings, IngestSettings, Settings
 from engines.blobs import open_blobs
 from engines.disk import DiskReserve
 from engines.parsed_blocks import OcrEngine

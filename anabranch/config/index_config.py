@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from anabranch.config.model_settings import ModelSettings
 from anabranch.config.profiles import load_all_profiles
-from anabranch.config.settings import ModelSettings, Settings
+from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError, InvalidRequest
 from schemas.generations import (
     ChunkConfig,

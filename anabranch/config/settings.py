@@ -6,9 +6,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from anabranch.config.auth_settings import AuthSettings
+from anabranch.config.model_settings import (
+    EmbedSettings,
+    ExtractSettings,
+    ModelSettings,
+    RerankSettings,
+    SettingsSection,
+)
 from schemas.budgets import PriceTable
 from schemas.generations import ChunkConfig, LexicalConfig
 
@@ -29,10 +37,6 @@ NameList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
 
 
 KEY_FILE_NAME = "shares.key"
-
-
-class SettingsSection(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class DatabaseSettings(SettingsSection):
@@ -146,71 +150,6 @@ class StorageSettings(SettingsSection):
 
 ChatTask = Literal["extract", "plan", "route", "judge"]
 CHAT_TASKS: tuple[ChatTask, ...] = get_args(ChatTask)
-
-
-class ModelSettings(SettingsSection):
-    """Model on an OpenAI-compatible server."""
-
-    base_url: str | None = Field(
-        None, description="URL of an OpenAI-compatible server; unset: local engine"
-    )
-    api_key: SecretStr | None = Field(None, description="API key of the server")
-    model: str | None = Field(None, description="model name on the server")
-    kind: Literal["openai", "azure", "vllm"] | None = Field(None, description="kind of server")
-    api_version: str | None = Field(None, description="API version of Azure OpenAI")
-    # Unset rather than a number: a task of a chat model then takes the value of `CHAT__`.
-    timeout_s: float | None = Field(
-        None, gt=0, le=3600, description="seconds to wait for one request; unset: 60"
-    )
-    attempts: int | None = Field(
-        None, ge=1, le=10, description="attempts of a request, with back-off; unset: 3"
-    )
-    breaker_failures: int | None = Field(
-        None,
-        ge=1,
-        le=100,
-        description="failures in a row after which the server is not called; unset: 5",
-    )
-    breaker_open_s: float | None = Field(
-        None, gt=0, le=3600, description="seconds for which it is then not called; unset: 15"
-    )
-
-
-class EmbedSettings(ModelSettings):
-    dimension: int | None = Field(
-        None,
-        ge=1,
-        le=4000,
-        description="dimension of the vectors; required with a server, else the local model's",
-    )
-    batch: int = Field(64, ge=1, le=2048, description="texts in one request to the server")
-    parallel: int = Field(4, ge=1, le=64, description="requests of one part at a time")
-    state_dimension: int = Field(
-        64,
-        ge=0,
-        le=384,
-        description="dimension of the token states for the local reranker; 0: none are stored",
-    )
-
-
-class RerankSettings(ModelSettings):
-    api: Literal["rerank", "score"] = Field(
-        "rerank", description="endpoint: `rerank` (Cohere, Jina, vLLM), or `score` (vLLM)"
-    )
-    batch: int = Field(64, ge=1, le=1000, description="passages in one request")
-    parallel: int = Field(4, ge=1, le=64, description="requests of one question at a time")
-    timeout_s: float = Field(10.0, gt=0, le=120, description="seconds to wait for one request")
-    attempts: int = Field(2, ge=1, le=10, description="attempts of a request, with back-off")
-
-
-class ExtractSettings(ModelSettings):
-    engine: Literal["rules", "openai"] | None = Field(
-        None,
-        description=(
-            "entity extractor; unset: the model of `CHAT__` if one is set when the index is "
-            "created, else the local rules"
-        ),
-    )
 
 
 class GraphSettings(SettingsSection):
@@ -354,88 +293,6 @@ class ApiSettings(SettingsSection):
             *self.hosts,
             *((urlsplit(self.public_url).netloc,) if self.public_url else ()),
         )
-
-
-CLAIM_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*){0,4}$"
-
-
-class AuthSettings(SettingsSection):
-    """Authentication by JSON Web Token; API keys need no settings."""
-
-    jwks_url: str | None = Field(
-        None,
-        max_length=2048,
-        description="URL of the issuer's public keys; unset: JSON Web Tokens are rejected",
-    )
-    audience: str = Field(
-        "authenticated",
-        min_length=1,
-        max_length=255,
-        description="required claim `aud`; Supabase sets `authenticated`",
-    )
-    issuer: str | None = Field(
-        None,
-        min_length=1,
-        max_length=2048,
-        description="required claim `iss`; unset: any issuer whose keys are at `jwks_url`",
-    )
-    tenant_claim: str = Field(
-        "app_metadata.tenant_id",
-        max_length=255,
-        pattern=CLAIM_PATTERN,
-        description="dotted path of the claim with the tenant",
-    )
-    role_claim: str = Field(
-        "app_metadata.anabranch_role",
-        max_length=255,
-        pattern=CLAIM_PATTERN,
-        description="dotted path of the claim with the role; without it: reader",
-    )
-    groups_claim: str = Field(
-        "app_metadata.groups",
-        max_length=255,
-        pattern=CLAIM_PATTERN,
-        description="dotted path of the claim with the user's groups",
-    )
-    jwks_refresh_s: float = Field(
-        30.0,
-        ge=1,
-        le=3600,
-        description="minimum seconds between fetches of the keys for unknown key ids",
-    )
-    max_failures: int = Field(
-        20,
-        ge=1,
-        le=100_000,
-        description="failed authentications per address and minute before it gets 429",
-    )
-
-    @field_validator("tenant_claim", "role_claim", "groups_claim")
-    @classmethod
-    def _reject_user_writable_claim(cls, claim: str) -> str:
-        if claim.split(".")[0] in ("user_metadata", "raw_user_meta_data"):
-            raise ValueError("users can edit user_metadata. Use a claim of app_metadata")
-        return claim
-
-    @field_validator("jwks_url")
-    @classmethod
-    def _require_secure_url(cls, url: str | None) -> str | None:
-        if url is not None:
-            parts = urlsplit(url)
-            is_loopback = parts.hostname in ("localhost", "127.0.0.1", "::1")
-            # A name without a dot, such as that of a container, resolves in a private network only.
-            is_container_host = "." not in (parts.hostname or ".") and ":" not in (
-                parts.hostname or ""
-            )
-            if not parts.hostname or (
-                parts.scheme != "https"
-                and not (parts.scheme == "http" and (is_loopback or is_container_host))
-            ):
-                raise ValueError(
-                    "the URL is not secure. Use https, or http on this machine or to a host "
-                    "without a domain"
-                )
-        return url
 
 
 class CacheSettings(SettingsSection):

@@ -9,7 +9,8 @@ import httpx2
 
 from anabranch.config.engines import open_blob_store
 from anabranch.config.loader import MODEL_SECTIONS
-from anabranch.config.settings import ModelSettings, Settings
+from anabranch.config.model_settings import ModelSettings
+from anabranch.config.settings import Settings
 from anabranch.doctor.findings import Finding
 from anabranch.kafka.settings import build_kafka_settings
 from anabranch.kafka.topic_checks import check_topics, explain_unreadable_settings

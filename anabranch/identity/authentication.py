@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from anabranch.config.settings import AuthSettings, Settings
+from anabranch.config.auth_settings import AuthSettings
+from anabranch.config.settings import Settings
 from anabranch.identity.api_keys import KEY_PATTERN, ApiKeyAuthenticator
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal

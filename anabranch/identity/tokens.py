@@ -16,7 +16,7 @@ import structlog
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
-from anabranch.config.settings import AuthSettings
+from anabranch.config.auth_settings import AuthSettings
 from schemas.api_keys import MAX_GROUPS
 from schemas.errors import Forbidden, TransientError, Unauthenticated
 from schemas.principals import ROLES, Principal, Role, is_valid_tenant

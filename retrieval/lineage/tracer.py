@@ -17,7 +17,8 @@ from retrieval.lineage.evidence_reader import (
     read_event,
     read_transcript,
 )
-from retrieval.run_record import hash_text, parse_run
+from retrieval.recorded_run import parse_run
+from retrieval.run_record import hash_text
 from schemas.errors import InvalidRequest, NotFound, unknown_document_error
 from schemas.events import (
     ChunksEmbedded,

@@ -12,10 +12,10 @@ from cachetools import FIFOCache
 
 from retrieval.lineage.prov import build_document_prov, build_run_prov
 from retrieval.lineage.tracer import LineageTracer, trace_run
+from retrieval.recorded_run import RecordedRun, parse_run
 from retrieval.rerun import rerun_run
 from retrieval.retriever import Retriever
 from retrieval.run_diff import DiffContext, compare_runs, get_passages
-from retrieval.run_record import RecordedRun, parse_run
 from schemas.errors import unknown_run_error
 from schemas.events import EventData, QueryAnswered
 from schemas.lineage import DocumentLineage, RunLineage

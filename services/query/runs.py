@@ -17,10 +17,11 @@ from uuid import UUID
 import structlog
 from cachetools import FIFOCache
 
+from schemas.budgets import RunProfile
 from schemas.errors import AnabranchError, DatabaseUnavailable, TransientError, unknown_run_error
 from schemas.events import EventData, RunProgressed, RunStarted, RunStopped
 from schemas.principals import Principal
-from schemas.profiles import Profile, RunProfile
+from schemas.profiles import Profile
 from schemas.questions import (
     OnProgress,
     Progress,

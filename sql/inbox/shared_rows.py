@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from schemas.query_rows import FactDecisionRow, FactRetractedRow, FactRow, FeedbackRow, RunRow
 from schemas.rows import (
     AuditRow,
     CalibrationRow,
@@ -19,17 +20,12 @@ from schemas.rows import (
     ErasureReceiptRow,
     ErasureRequestRow,
     ExamRow,
-    FactDecisionRow,
-    FactRetractedRow,
-    FactRow,
-    FeedbackRow,
     GenerationBuiltRow,
     GenerationDroppedRow,
     GenerationRow,
     KeysDestroyedRow,
     LiveGenerationRow,
     Row,
-    RunRow,
     SourceRemovedRow,
     SourceResetRow,
     SourceRow,

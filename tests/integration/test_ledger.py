@@ -21,6 +21,7 @@ from schemas.events.dead_letters import LogPosition
 from schemas.ids import content_id
 from schemas.ports.ledger import ClaimStatus, MemoKey, ProjectedEvent
 from schemas.ports.stage_ports import ANY_SOURCE
+from schemas.query_rows import RunRow
 from schemas.records import Position
 from schemas.rows import (
     ClaimRow,
@@ -32,7 +33,6 @@ from schemas.rows import (
     PartCompletedRow,
     RelationRow,
     Row,
-    RunRow,
     TokenStateRow,
     VectorRow,
 )

@@ -11,9 +11,9 @@ import pytest
 
 from retrieval.answer_cache import AnswerCache
 from retrieval.rerun import rerun_run
-from schemas.facts import Fact
+from schemas.facts import Fact, FactsProfile
 from schemas.principals import Principal
-from schemas.profiles import FactsProfile, Profile
+from schemas.profiles import Profile
 from schemas.questions import Filters, QueryRequest, QueryResponse
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import PunctuationSentenceSplitter, ScriptedChat, SteppingClock

@@ -16,17 +16,9 @@ from retrieval.judge_rules import JudgedAnswer, JudgedSentence
 from retrieval.redaction import Redactor
 from retrieval.rerun import rerun_run
 from schemas.events import QueryAnswered
+from schemas.judge_verdicts import CheckName, JudgeCheck, JudgeVerdict
 from schemas.profiles import CheckProfile, JudgeProfile, Profile, RedactionProfile
-from schemas.questions import (
-    AnswerDelta,
-    CheckName,
-    JudgeCheck,
-    JudgeVerdict,
-    Progress,
-    QueryRequest,
-    QueryResponse,
-    StepProgress,
-)
+from schemas.questions import AnswerDelta, Progress, QueryRequest, QueryResponse, StepProgress
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import PunctuationSentenceSplitter, ScriptedChat

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from fastapi import FastAPI, Response
 from pydantic import SecretStr
 
+from anabranch.config.auth_settings import AuthSettings
 from anabranch.config.loader import load_settings
-from anabranch.config.settings import AuthSettings
 from anabranch.identity import tokens
 from anabranch.identity.api_keys import ApiKeyAuthenticator
 from anabranch.identity.authentication import CredentialAuthenticator, LocalTokenAuthenticator

@@ -3,8 +3,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
+
+from retrieval.recorded_run import RecordedRun, parse_run
 from retrieval.run_diff import DiffContext, compare_runs
-from retrieval.run_record import RecordedRun, parse_run
+from schemas.errors import NotFound
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import make_document_id
 from schemas.profiles import AnswerProfile, Profile
@@ -34,6 +37,17 @@ async def query_and_record(built: RetrievalHarness, run: int = 1, **options: Any
 
 def list_reasons(diff: RunDiff) -> set[tuple[str, str]]:
     return {(reason.cause, reason.detail) for reason in diff.reasons}
+
+
+async def test_run_without_contents_was_erased_only_if_it_was_answered() -> None:
+    built = make_corpus(pump=PUMP)
+    await query_and_record(built)
+    empty = make_run_row(built) | {"request": None, "response": None, "run_record": None}
+    with pytest.raises(NotFound) as erased:
+        parse_run(empty)
+    with pytest.raises(NotFound) as started:
+        parse_run(empty | {"answered_at": None})
+    assert (erased.value.code, started.value.code) == ("RUN_ERASED", "RUN_INCOMPLETE")
 
 
 async def test_identical_runs_have_no_differences() -> None:

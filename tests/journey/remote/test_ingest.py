@@ -11,8 +11,8 @@ import pytest
 
 from anabranch.composition.api import prepare_api
 from anabranch.composition.worker import prepare_worker
+from anabranch.config.model_settings import ExtractSettings, ModelSettings
 from anabranch.config.overrides import Overrides
-from anabranch.config.settings import ExtractSettings, ModelSettings
 from streams.instrumentation import NoInstrumentation
 from tests.fakes.openai_server import FakeOpenAI
 from tests.journey.remote.corpus import (
