@@ -41,11 +41,15 @@ def test_local_token_authenticates_cli_and_is_private_to_owner(folder: Path) -> 
 
 
 def read_command_lines() -> list[str]:
-    return [
-        path.read_bytes().decode(errors="replace")
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if path.exists()
-    ]
+    return [read_of_process(path) for path in Path("/proc").glob("[0-9]*/cmdline")]
+
+
+def read_of_process(path: Path) -> str:
+    """Return a file under /proc; empty if the process has ended since it was listed."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def kill_api_and_wait(supervisor: int, http: httpx2.Client) -> None:
@@ -64,7 +68,7 @@ def find_api_pid(supervisor: int) -> int | None:
         (
             pid
             for pid in list_descendants(supervisor)
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "anabranch-api"
+            if read_of_process(Path(f"/proc/{pid}/comm")).strip() == "anabranch-api"
         ),
         None,
     )
