@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import gc
 import logging
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+
+from sql.embedded import LOCATION_FILE, find_relocated_tables
 
 # As the program does: the default thresholds cost a quarter of the time to collect the tests.
 gc.set_threshold(50_000, 20, 100)
@@ -18,6 +23,8 @@ pytest_plugins = [
     "tests.support.kafka_fixture",
     "tests.support.log_backends",
 ]
+
+BASE_PREFIX = "anabranch-tests-"
 
 # A busy machine takes longer for an example than hypothesis expects, which says nothing about ours.
 settings.register_profile(
@@ -32,6 +39,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="Use Postgres and Kafka from images. Tests that need them are skipped without Docker.",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Use temporary folders that no earlier run had.
+
+    As root, Postgres keeps its tables outside the data folder, under a name made from its path. A
+    killed run leaves them there, and `anabranch` refuses to start on them.
+    """
+    if not hasattr(config, "workerinput") and config.option.basetemp is None:
+        config.option.basetemp = tempfile.mkdtemp(prefix=BASE_PREFIX)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Delete the temporary folders, and the tables outside them, unless a test failed."""
+    folder = Path(session.config.option.basetemp)
+    if (
+        exitstatus == pytest.ExitCode.OK
+        and not hasattr(session.config, "workerinput")
+        and folder.name.startswith(BASE_PREFIX)
+    ):
+        for location in folder.rglob(LOCATION_FILE):
+            if (tables := find_relocated_tables(location.parent)) is not None:
+                shutil.rmtree(tables, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
