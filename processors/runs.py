@@ -50,6 +50,7 @@ def project(event: Event[QueryEvent]) -> Iterable[Row]:
                 received_at=run.started_at,
                 requested_by=run.requested_by,
                 deadline=run.deadline,
+                process_id=run.process_id,
             )
         case RunProgressed(number=number) as progress:
             step = progress.model_dump(mode="json", exclude={"run_id", "tenant", "number"})

@@ -34,6 +34,7 @@ class RunRow:
     deadline: datetime | None = None
     steps: Mapping[str, Any] = field(default_factory=dict)
     stopped: dict[str, Any] | None = None
+    process_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

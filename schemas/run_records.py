@@ -149,6 +149,14 @@ class StoppedRun(Value):
     remedy: str = Field(description="What to do.")
 
 
+class OrphanedRun(Value):
+    """A run whose process ended before the run did."""
+
+    run_id: UUID
+    tenant: str
+    step: str | None = Field(description="Step that was reported last.")
+
+
 class RunStatus(Value):
     """State and progress of a run."""
 

@@ -10,6 +10,12 @@ from schemas.errors import TransientError
 from sql.errors import translate_database_errors
 from sql.pool import Connection, connect
 
+KEEPALIVE_SETTINGS = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+"""The server otherwise keeps the session of a host that vanished for two hours."""
 # Session locks must be released: the pool returns connections without a reset.
 UNLOCK = "select pg_advisory_unlock(hashtext($1))"
 
@@ -46,7 +52,7 @@ async def hold_session_lock(dsn: str, name: str) -> AsyncIterator[asyncio.Event]
     The server releases the lock when this process ends, however it ends. Raises
     DatabaseUnavailable.
     """
-    connection = await connect(dsn, name=name)
+    connection = await connect(dsn, name=name, settings=KEEPALIVE_SETTINGS)
     lost = asyncio.Event()
     try:
         connection.add_termination_listener(lambda _: lost.set())

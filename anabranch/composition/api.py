@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from uuid import uuid4
 
 from anabranch.composition.reindex import build_reindex_service
 from anabranch.composition.retriever import prepare_retriever
@@ -33,6 +34,7 @@ from retrieval.retriever import Retriever
 from schemas.generations import Generation
 from services.collections import CollectionService
 from services.entities import EntityService
+from services.erasure.drain import DrainBarrier
 from services.erasure.service import ErasureService
 from services.facts import FactService
 from services.generations.comparison import GenerationComparer
@@ -47,6 +49,7 @@ from services.monitoring.event_feed import EventFeed, LogEntryBuilder
 from services.monitoring.readiness import ReadinessService
 from services.query.event_buffer import open_event_buffer
 from services.query.feedback import FeedbackService, MeteredFeedback
+from services.query.orphaned_runs import OrphanedRunReporter, open_orphaned_run_reporter
 from services.query.retriever_pool import open_retriever_pool
 from services.query.run_history import LineageService, QueryEventTap, RunHistory
 from services.query.runs import RunService, open_run_service
@@ -63,6 +66,7 @@ from sql.listings import PgListings
 from sql.log_feed import PgFeed
 from sql.passages import PgPassages
 from sql.pool import QUESTION_SETTINGS, close_pool, open_pool
+from sql.run_processes import PgRunProcesses
 from sql.runs import PgFeedback, PgRecordedTexts
 from sql.search import PgSearch
 from streams.offset_feed import OffsetFeed
@@ -141,6 +145,18 @@ async def prepare_api(
         query_service = QueryService(
             retrievers, metrics, overrides.fresh_id, collections.apply_default_profile
         )
+        process_id = uuid4()
+        await stack.enter_async_context(
+            open_orphaned_run_reporter(
+                OrphanedRunReporter(
+                    process_id,
+                    PgRunProcesses(storage.pool, dsn),
+                    DrainBarrier(storage).wait_for_runs,
+                    event_tap.offer,
+                    overrides.clock,
+                )
+            )
+        )
         # Closed before the event buffer, which publishes how the runs ended.
         runs = await stack.enter_async_context(
             open_run_service(
@@ -153,6 +169,7 @@ async def prepare_api(
                     overrides.clock,
                     overrides.fresh_id,
                     settings.api.max_runs,
+                    process_id,
                 )
             )
         )

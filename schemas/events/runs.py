@@ -62,6 +62,9 @@ class RunStarted(EventData, name="run.started", topic=QUERIES):
         description="When the run has ended for certain: by itself, or because its process died."
     )
     requested_by: str = Field(description="Id of the caller.")
+    process_id: UUID | None = Field(
+        None, description="The process that answers it; it holds a lock in the database."
+    )
 
 
 class RunProgressed(EventData, name="run.progressed", topic=QUERIES):

@@ -10,7 +10,7 @@ from datetime import datetime
 import structlog
 
 from processors import STAGES, TOPICS
-from schemas.topics import ACCEPTED, CONTROL, RAW, get_base_topic
+from schemas.topics import ACCEPTED, CONTROL, QUERIES, RAW, get_base_topic
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
 from sql.erasure import PgErasure
@@ -60,6 +60,16 @@ class DrainBarrier:
                     if get_base_topic(assignment.topic) == topic
                 ]
             )
+
+    async def wait_for_runs(self) -> None:
+        """Wait until the tables reflect every event of queries and runs."""
+        await self._wait_for_topic(
+            [
+                assignment
+                for assignment in await self._list_assignments()
+                if assignment.topic == QUERIES
+            ]
+        )
 
     async def has_builds(self) -> bool:
         """Return whether a build is among the consumers to wait for."""

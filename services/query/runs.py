@@ -47,6 +47,12 @@ StopReason = tuple[StoppedState, str, str, str]
 """State, code, detail and remedy."""
 CANCELLED: StopReason = ("cancelled", "CANCELLED", "The run was cancelled.", RETRY_REMEDY)
 INTERRUPTED: StopReason = ("interrupted", "INTERRUPTED", "The server stopped.", RETRY_REMEDY)
+PROCESS_ENDED: StopReason = (
+    "interrupted",
+    "INTERRUPTED",
+    "The process that ran it ended unexpectedly.",
+    RETRY_REMEDY,
+)
 
 AnswerQuestion = Callable[
     [Principal, QueryRequest, OnProgress, UUID], Coroutine[Any, Any, QueryResponse]
@@ -105,6 +111,7 @@ class RunService:
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
     max_runs: int
+    process_id: UUID
     running: dict[UUID, LocalRun] = field(default_factory=dict)
     finished: FIFOCache[UUID, LocalRun] = field(
         default_factory=lambda: FIFOCache(MAX_FINISHED_RUNS)
@@ -133,6 +140,7 @@ class RunService:
                 started_at=run.started_at,
                 deadline=run.started_at + timedelta(seconds=limits.timeout_s) + GRACE,
                 requested_by=caller.id,
+                process_id=self.process_id,
             )
         )
         self.running[run.run_id] = run
@@ -265,15 +273,7 @@ class RunService:
         # An answer that was completed while the run was being cancelled counts: it is published.
         if response is None:
             # Without a reason, the task was cancelled because the process ends.
-            state, code, detail, remedy = run.stop or INTERRUPTED
-            stopped = StoppedRun(
-                state=state,
-                stopped_at=self.clock(),
-                step=run.steps[-1].step if run.steps else None,
-                code=code,
-                detail=detail,
-                remedy=remedy,
-            )
+            stopped = _build_stopped(run.stop or INTERRUPTED, self.clock(), run.steps)
             self.publish(
                 RunStopped(run_id=run.run_id, tenant=run.owner.tenant, **stopped.model_dump())
             )
@@ -345,6 +345,20 @@ def _build_status(
     )
 
 
+def _build_stopped(
+    reason: StopReason, stopped_at: datetime, steps: Sequence[RunStep]
+) -> StoppedRun:
+    state, code, detail, remedy = reason
+    return StoppedRun(
+        state=state,
+        stopped_at=stopped_at,
+        step=steps[-1].step if steps else None,
+        code=code,
+        detail=detail,
+        remedy=remedy,
+    )
+
+
 def _read_status(row: dict[str, Any]) -> RunStatus:
     steps = [
         RunStep.model_validate({"number": int(number), **step})
@@ -354,14 +368,7 @@ def _read_status(row: dict[str, Any]) -> RunStatus:
     if state != "completed" and row["stopped"] is not None:
         error = StoppedRun.model_validate(row["stopped"])
     elif state == "interrupted":
-        error = StoppedRun(
-            state="interrupted",
-            stopped_at=row["deadline"],
-            step=steps[-1].step if steps else None,
-            code="INTERRUPTED",
-            detail="The process that ran it died.",
-            remedy=RETRY_REMEDY,
-        )
+        error = _build_stopped(PROCESS_ENDED, row["deadline"], steps)
     return RunStatus(
         run_id=row["run_id"],
         state=state,

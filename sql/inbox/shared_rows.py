@@ -140,6 +140,7 @@ def _to_run_values(row: RunRow) -> tuple[Any, ...]:
         row.deadline,
         dict(row.steps),
         row.stopped,
+        row.process_id,
     )
 
 

@@ -1,8 +1,8 @@
 -- name: upsert_run
 -- Store a query, its answer, its progress, or several of them; any may arrive first.
 insert into runs as r (id, tenant, kind, request, received_at, generation, response, answered_at, candidates, numbers, run_record, requested_by,
-  deadline, steps, stopped)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+  deadline, steps, stopped, process_id)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 on conflict (id) do update set
   kind = coalesce(nullif(excluded.kind, ''), r.kind), request = coalesce(excluded.request, r.request), received_at = coalesce(excluded.received_at, r.received_at),
   generation = coalesce(excluded.generation, r.generation), response = coalesce(excluded.response, r.response),
@@ -11,7 +11,9 @@ on conflict (id) do update set
   candidates = case when excluded.response is null then r.candidates else excluded.candidates end,
   numbers = case when excluded.response is null then r.numbers else excluded.numbers end,
   run_record = coalesce(excluded.run_record, r.run_record), requested_by = coalesce(excluded.requested_by, r.requested_by),
-  deadline = coalesce(excluded.deadline, r.deadline), steps = r.steps || excluded.steps, stopped = coalesce(r.stopped, excluded.stopped)
+  deadline = coalesce(excluded.deadline, r.deadline), steps = r.steps || excluded.steps, stopped = coalesce(r.stopped, excluded.stopped),
+  -- Another process may have claimed the run.
+  process_id = coalesce(r.process_id, excluded.process_id)
 
 -- name: run
 -- A run with everything that was recorded of it.
@@ -35,6 +37,19 @@ where tenant = $1 and id = $2 and ($3::text is null or requested_by = $3)
 -- name: stopped_runs
 -- The runs among $1 that were stopped, also by another process.
 select id from runs where id = any($1) and stopped is not null
+
+-- name: ended_run_processes
+-- Processes that ended and left open runs. A process locks its name as long as it lives, see PgRunProcesses.
+select process_id
+from (select distinct process_id from runs where process_id is not null and answered_at is null and stopped is null) open_runs
+where pg_try_advisory_xact_lock_shared(hashtext('anabranch runs ' || process_id))
+
+-- name: claim_orphaned_runs
+-- Make process $2 the owner of the open runs of ended processes $1, so that no other claims them.
+update runs set process_id = $2
+where process_id is not null and answered_at is null and stopped is null and process_id = any($1::uuid[])
+  and pg_try_advisory_xact_lock_shared(hashtext('anabranch runs ' || process_id))
+returning id as run_id, tenant, (select value ->> 'step' from jsonb_each(steps) order by key::int desc limit 1) as step
 
 -- name: runs
 -- Runs, newest first, without their recorded details.

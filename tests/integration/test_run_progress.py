@@ -16,8 +16,10 @@ from schemas.events import (
     RunStarted,
     RunStopped,
 )
+from schemas.run_records import OrphanedRun
 from sql.inbox.shared_rows import write_shared_rows
 from sql.listings import PgListings
+from sql.run_processes import PgRunProcesses
 from tests.support.api_client import make_caller
 from tests.support.search_stack import SearchStack, open_search_stack
 
@@ -26,11 +28,18 @@ ANA = make_caller(name="jwt:ana", readers=("user:ana",))
 BEN = make_caller(name="jwt:ben", readers=("user:ben",))
 
 
-def make_events(run: UUID, deadline: datetime) -> list[EventData]:
+def make_events(
+    run: UUID, deadline: datetime, *, process_id: UUID | None = None
+) -> list[EventData]:
     tenant = ANA.tenant
     return [
         RunStarted(
-            run_id=run, tenant=tenant, started_at=NOW, deadline=deadline, requested_by=ANA.id
+            run_id=run,
+            tenant=tenant,
+            started_at=NOW,
+            deadline=deadline,
+            requested_by=ANA.id,
+            process_id=process_id,
         ),
         *(
             RunProgressed(
@@ -119,3 +128,30 @@ async def test_run_is_hidden_from_other_tenants_and_principals(database: str) ->
             assert await listings.get_run(caller, run) is None
         assert await listings.fetch_progress(make_caller(name="key:all"), run) is not None
         assert await listings.find_stopped([run, UUID(int=2)]) == [run]
+
+
+async def test_only_open_runs_of_ended_processes_are_claimed_once(database: str) -> None:
+    ended, alive, claimer, rival = (UUID(int=n) for n in (91, 92, 93, 94))
+    tomorrow = NOW + timedelta(days=1)
+    async with open_search_stack(database) as stack:
+        processes = PgRunProcesses(stack.pool, database)
+        await write(stack, *make_events(UUID(int=1), tomorrow, process_id=ended))
+        # Stopped by its process; of a process that lives; of an earlier version.
+        await write(stack, *make_events(UUID(int=2), tomorrow, process_id=ended))
+        await write(stack, make_stop(UUID(int=2)))
+        await write(stack, *make_events(UUID(int=3), tomorrow, process_id=alive))
+        await write(stack, *make_events(UUID(int=4), tomorrow))
+        async with processes.open_session(alive):
+            assert await processes.find_ended() == {ended}
+            async with processes.open_session(claimer):
+                assert await processes.claim_runs([ended, alive], claimer) == [
+                    OrphanedRun(run_id=UUID(int=1), tenant=ANA.tenant, step="fuse")
+                ]
+                assert await processes.claim_runs([ended, alive], rival) == []
+                assert await processes.find_ended() == set()
+            # Killed before it reported the run.
+            assert await processes.find_ended() == {claimer}
+            # A redelivered start does not undo the claim.
+            await write(stack, *make_events(UUID(int=1), tomorrow, process_id=ended))
+            assert await processes.find_ended() == {claimer}
+        assert await processes.find_ended() == {claimer, alive}

@@ -134,6 +134,7 @@ class World:
             lambda: datetime.now(UTC),
             uuid4,
             max_runs,
+            uuid4(),
         )
 
 

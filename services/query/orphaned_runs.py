@@ -1,0 +1,118 @@
+"""Report the runs of processes that ended without reporting them, such as a killed one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+
+from schemas.errors import TransientError
+from schemas.events import EventData, RunStopped
+from schemas.run_records import OrphanedRun
+from services.query.runs import PROCESS_ENDED
+
+log = structlog.get_logger(__name__)
+CHECK_S = 2.0
+RECONNECT_S = 1.0
+GRACE_S = 5.0
+"""Time in which a process whose connection was lost connects again before it counts as ended."""
+
+
+class RunProcesses(Protocol):
+    def open_session(self, process_id: UUID) -> AbstractAsyncContextManager[asyncio.Event]:
+        """Mark the process as alive while the context is open; yield an event that is set when
+        the connection is lost.
+        """
+
+    async def find_ended(self) -> set[UUID]:
+        """Return the processes that have open runs and no session."""
+
+    async def claim_runs(self, ended: Iterable[UUID], claimed_by: UUID) -> list[OrphanedRun]:
+        """Make a process the owner of the open runs of ended ones, and return these runs.
+
+        If that process ends before it reports them, they are found again.
+        """
+
+
+@dataclass(slots=True)
+class OrphanedRunReporter:
+    process_id: UUID
+    processes: RunProcesses
+    wait_until_projected: Callable[[], Awaitable[None]]
+    """Returns when the tables reflect every event of the runs so far."""
+    publish: Callable[[EventData], None]
+    clock: Callable[[], datetime]
+    connected: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def hold_session(self) -> None:
+        """Keep this process marked as alive until cancelled."""
+        while True:
+            try:
+                async with self.processes.open_session(self.process_id) as lost:
+                    self.connected.set()
+                    await lost.wait()
+            except TransientError as error:
+                log.warning("run_session_postponed", code=error.code)
+            await asyncio.sleep(RECONNECT_S)
+
+    async def watch(self) -> None:
+        """Report orphaned runs until cancelled."""
+        loop = asyncio.get_running_loop()
+        missing_since: dict[UUID, float] = {}
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                missing_since = {
+                    process: missing_since.get(process, loop.time())
+                    for process in await self.processes.find_ended()
+                }
+                ended = [
+                    process
+                    for process, since in missing_since.items()
+                    if loop.time() - since >= GRACE_S
+                ]
+                if ended:
+                    await self._report(ended)
+            except TransientError as error:
+                # While the database is away, every process has lost its connection.
+                missing_since = {}
+                log.warning("orphaned_runs_unknown", code=error.code)
+
+    async def _report(self, ended: list[UUID]) -> None:
+        # A run may have been answered before its process ended, in events not yet projected.
+        await self.wait_until_projected()
+        state, code, detail, remedy = PROCESS_ENDED
+        for run in await self.processes.claim_runs(ended, self.process_id):
+            log.warning("run_orphaned", run=str(run.run_id))
+            self.publish(
+                RunStopped(
+                    run_id=run.run_id,
+                    tenant=run.tenant,
+                    stopped_at=self.clock(),
+                    state=state,
+                    step=run.step,
+                    code=code,
+                    detail=detail,
+                    remedy=remedy,
+                )
+            )
+
+
+@asynccontextmanager
+async def open_orphaned_run_reporter(reporter: OrphanedRunReporter) -> AsyncIterator[None]:
+    """Mark this process as alive, and report orphaned runs."""
+    tasks = [asyncio.create_task(reporter.hold_session()), asyncio.create_task(reporter.watch())]
+    try:
+        # A run that starts before would count as orphaned.
+        await reporter.connected.wait()
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
