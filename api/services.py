@@ -28,7 +28,7 @@ from schemas.ports.engines import BlobStore
 from schemas.ports.graph import GraphServer
 from schemas.ports.search import DocumentCatalog
 from schemas.principals import Authenticator, Principal
-from schemas.profiles import NamedProfile
+from schemas.profiles import NamedProfile, ReloadedConfig
 from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest, SearchResponse
 from schemas.readiness import DependencyStatus
 from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
@@ -412,7 +412,7 @@ class Services:
     builds: BuildPort
     blobs: BlobStore
     profiles: ProfilePort
-    reload_profiles: Callable[[], Sequence[str]]
+    reload_profiles: Callable[[], Awaitable[ReloadedConfig]]
     search: Callable[[Principal, SearchRequest], Awaitable[SearchResponse]]
     query: Callable[[Principal, QueryRequest, OnProgress], Awaitable[QueryResponse]]
     record_feedback: Callable[[Principal, FeedbackRequest], Awaitable[FeedbackReceipt]]

@@ -53,6 +53,15 @@ class ProfileCatalog:
             if before[profile_type].get(name) != self._files[profile_type].get(name)
         ]
 
+    @property
+    def files(self) -> ProfileFiles:
+        return self._files
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the settings of all profiles."""
+        return sha256_hex(json.dumps(self._files, sort_keys=True).encode())
+
     def list_names(self, profile_type: ProfileType = "workflow") -> list[str]:
         return sorted(self._files[profile_type])
 
@@ -214,6 +223,24 @@ def load_profiles(*folders: Path) -> ProfileCatalog:
     return catalog
 
 
+def parse_profiles(files: Mapping[str, Mapping[str, Settings]]) -> ProfileCatalog:
+    """Validate `files` of a catalog that may come from another version of the program.
+
+    Raises ConfigurationError that names the profile and the key of an invalid setting.
+    """
+    parsed: dict[ProfileType, Mapping[str, Settings]] = {}
+    for profile_type in PROFILE_TYPES:
+        parsed[profile_type] = files.get(profile_type, {})
+        for name, settings in parsed[profile_type].items():
+            with _report_invalid(f"{profile_type}/{name}"):
+                FILE_MODELS[profile_type].model_validate(settings)
+    catalog = ProfileCatalog(parsed)
+    for name in catalog.list_names():
+        with _report_invalid(f"workflow/{name}"):
+            catalog.get(name)
+    return catalog
+
+
 def _list_files(folder: Path) -> Iterable[tuple[ProfileType, Path]]:
     yield from (("workflow", path) for path in sorted(folder.glob("*.yaml")))
     for path in sorted(folder.glob("*/*.yaml")):
@@ -236,7 +263,7 @@ def _read_file(profile_type: ProfileType, path: Path) -> Settings:
 
 
 @contextmanager
-def _report_invalid(path: Path) -> Iterator[None]:
+def _report_invalid(profile: Path | str) -> Iterator[None]:
     try:
         yield
         return
@@ -247,6 +274,6 @@ def _report_invalid(path: Path) -> Iterator[None]:
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         reason = str(error)
     raise ConfigurationError(
-        f"Invalid profile {path}: {reason}.",
+        f"Invalid profile {profile}: {reason}.",
         remedy="Compare it with the shipped profiles; the reference lists all fields and bounds.",
     )

@@ -485,3 +485,12 @@ class NamedProfile(Value):
     )
     settings: dict[str, Any] = Field(description="Settings by section, with their defaults.")
     sha256: str = Field(description="Hash of the settings.")
+
+
+class ReloadedConfig(Value):
+    """Result of reading the profiles again."""
+
+    changed: list[str] = Field(
+        description="Profiles that were added, changed or removed, as `type/name`."
+    )
+    sha256: str = Field(description="Hash of all profiles that are in use now.")

@@ -80,12 +80,13 @@ def profiles(*, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def reload(*, common: RemoteOptions = DEFAULT) -> int:
-    """Let the server read its profiles again. If a file is invalid, nothing changes."""
-    changed = post("/v1/reload-config", {}, common)["changed"]
+    """Let every API process read its profiles again. If a file is invalid, nothing changes."""
+    reloaded = post("/v1/reload-config", {}, common)
     if common.is_json:
-        common.print_result({"changed": changed})
+        common.print_result(reloaded)
     else:
-        print_table(("changed",), [(name,) for name in changed])
+        print_table(("changed",), [(name,) for name in reloaded["changed"]])
+        print(f"version   {reloaded['sha256']}")
     return 0
 
 

@@ -16,7 +16,7 @@ from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.profiles import (
     build_config_schema,
     load_all_profiles,
-    reload_profiles,
+    read_profiles_again,
 )
 from anabranch.config.settings import Settings
 from anabranch.config.version import get_program_version
@@ -50,6 +50,7 @@ from services.monitoring.readiness import ReadinessService
 from services.query.event_buffer import open_event_buffer
 from services.query.feedback import FeedbackService, MeteredFeedback
 from services.query.orphaned_runs import OrphanedRunReporter, open_orphaned_run_reporter
+from services.query.profile_reload import ProfileReloader, open_profile_reloader
 from services.query.retriever_pool import open_retriever_pool
 from services.query.run_history import LineageService, QueryEventTap, RunHistory
 from services.query.runs import RunService, open_run_service
@@ -66,6 +67,7 @@ from sql.listings import PgListings
 from sql.log_feed import PgFeed
 from sql.passages import PgPassages
 from sql.pool import QUESTION_SETTINGS, close_pool, open_pool
+from sql.profiles import PgReloadedProfiles
 from sql.run_processes import PgRunProcesses
 from sql.runs import PgFeedback, PgRecordedTexts
 from sql.search import PgSearch
@@ -117,7 +119,17 @@ async def prepare_api(
             "questions", max(1, settings.database.api_pool // CONNECTIONS_PER_QUERY), metrics
         )
         search = LimitedSearch(PgSearch(pool), limiter)
+        reloads = PgReloadedProfiles(storage.pool)
+        # Read before the files: a reload in between is taken over, not missed.
+        last_reload = await reloads.fetch_number()
         profiles = load_all_profiles(settings)
+        profile_reloader = await stack.enter_async_context(
+            open_profile_reloader(
+                ProfileReloader(
+                    profiles, lambda: read_profiles_again(settings), reloads, last_reload
+                )
+            )
+        )
 
         def prepare_for_generation(
             generation: Generation,
@@ -249,7 +261,7 @@ async def prepare_api(
             builds=build_reindex_service(settings, storage, decisions, overrides),
             blobs=storage.blobs,
             profiles=profiles,
-            reload_profiles=lambda: reload_profiles(settings, profiles),
+            reload_profiles=profile_reloader.reload,
             search=query_service.search,
             query=query_service.query,
             record_feedback=MeteredFeedback(

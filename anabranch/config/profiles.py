@@ -21,13 +21,10 @@ def load_all_profiles(settings: Settings) -> ProfileCatalog:
     return load_profiles(shipped, own_folder)
 
 
-def reload_profiles(settings: Settings, catalog: ProfileCatalog) -> list[str]:
-    """Read the files again, and return the profiles that differ, as `type/name`.
-
-    Raises InvalidRequest for an invalid file; the catalog then keeps its profiles.
-    """
+def read_profiles_again(settings: Settings) -> ProfileCatalog:
+    """Load all profiles. Raises InvalidRequest for an invalid file."""
     try:
-        return catalog.replace_with(load_all_profiles(settings))
+        return load_all_profiles(settings)
     except ConfigurationError as error:
         raise InvalidRequest(
             f"{error.detail} The previous profiles stay in use.",

@@ -10,7 +10,7 @@ from pydantic import Field
 from api.audit import AuditedRoute
 from api.dependencies import ServicesDep
 from api.responses import JsonObject, Page, ResponseModel
-from schemas.profiles import NamedProfile, ProfileType
+from schemas.profiles import NamedProfile, ProfileType, ReloadedConfig
 
 router = APIRouter(route_class=AuditedRoute)
 
@@ -23,14 +23,6 @@ class ConfigSchema(ResponseModel):
     profiles: dict[ProfileType, JsonObject] = Field(description="Of the profiles of each type.")
 
 
-class ReloadedConfig(ResponseModel):
-    """Result of reading the profiles again."""
-
-    changed: list[str] = Field(
-        description="Profiles that were added, changed or removed, as `type/name`."
-    )
-
-
 @router.get("/config/schema", tags=["config"], operation_id="get_config_schema")
 async def get_config_schema(services: ServicesDep) -> ConfigSchema:
     """Get the JSON Schemas of the settings and of the profiles."""
@@ -39,8 +31,11 @@ async def get_config_schema(services: ServicesDep) -> ConfigSchema:
 
 @router.post("/reload-config", tags=["config"], operation_id="reload_config")
 async def reload_config(services: ServicesDep) -> ReloadedConfig:
-    """Read the files of the profiles again. If one is invalid, all profiles stay as they were."""
-    return ReloadedConfig(changed=list(services.reload_profiles()))
+    """Read the files of the profiles again. Every API process uses them within a second.
+
+    If a file is invalid, all profiles stay as they were.
+    """
+    return await services.reload_profiles()
 
 
 @router.get("/profiles", tags=["profiles"], operation_id="list_profiles")

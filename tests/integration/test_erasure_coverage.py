@@ -22,6 +22,7 @@ LOG_TABLES = {
         "document"
     ),
     "reader_status": "codes, and types and versions of events",
+    "reloaded_profiles": "settings",
     "migration_checksums": "of files of ours",
     "supabase_migrations.schema_migrations": "files of ours",
 }

@@ -78,6 +78,7 @@ RESTRICTED_TABLES = {
     "engine_results",
     "migration_checksums",
     "reader_status",
+    "reloaded_profiles",
     "replays",
     "revision_dead_letters",
     "revision_positions",

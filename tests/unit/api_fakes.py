@@ -30,6 +30,7 @@ from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.search import DocumentText
 from schemas.principals import Principal
+from schemas.profiles import ReloadedConfig
 from schemas.questions import (
     OnProgress,
     QueryRequest,
@@ -667,6 +668,9 @@ def make_services(**replaced: Any) -> Services:
     async def ready() -> list[DependencyStatus]:
         return [DependencyStatus("database", True, "answers")]
 
+    async def reload_profiles() -> ReloadedConfig:
+        return ReloadedConfig(changed=[], sha256=ProfileCatalog({}).sha256)
+
     async def health(caller: Principal) -> dict[str, Any]:
         counts = {"total": 0, "stages": {}, "list": "/v1/dead-letters"}
         return {
@@ -704,7 +708,7 @@ def make_services(**replaced: Any) -> Services:
         "builds": FakeGenerationBuilds(),
         "blobs": StubBlobs({"k": FILE_BYTES}),
         "profiles": ProfileCatalog({}),
-        "reload_profiles": list,
+        "reload_profiles": reload_profiles,
         "search": search,
         "query": query,
         "record_feedback": feedback,

@@ -27,6 +27,7 @@ from schemas.errors import (
 )
 from schemas.ingest import DOCUMENT_STATES
 from schemas.principals import Principal
+from schemas.profiles import ReloadedConfig
 from schemas.questions import OnProgress, QueryRequest, QueryResponse
 from schemas.readiness import DependencyStatus
 from tests.unit.api_fakes import (
@@ -682,18 +683,22 @@ async def test_profile_outside_the_catalog_is_unknown(
 
 
 async def test_refused_reload_names_file_and_key_and_is_audited() -> None:
-    def refuse() -> list[str]:
+    async def refuse() -> ReloadedConfig:
         raise InvalidRequest("odd.yaml: fusion.rrf_k", code="INVALID_PROFILE", remedy="Fix it.")
 
     audit = RecordingAuditLog()
-    for reload_profiles in (refuse, lambda: ["fusion/odd"]):
+
+    async def reload() -> ReloadedConfig:
+        return ReloadedConfig(changed=["fusion/odd"], sha256="ab")
+
+    for reload_profiles in (refuse, reload):
         services = make_services(reload_profiles=reload_profiles, audit=audit)
         async with make_client(services) as found:
             response = await found.post("/v1/reload-config")
         if reload_profiles is refuse:
             problem = assert_problem(response, 422, "INVALID_PROFILE")
             assert problem["detail"] == "odd.yaml: fusion.rrf_k"
-    assert response.json() == {"changed": ["fusion/odd"]}
+    assert response.json() == {"changed": ["fusion/odd"], "sha256": "ab"}
     assert [(action, outcome) for _, action, _, outcome in audit.entries] == [
         ("config.reloaded", "INVALID_PROFILE"),
         ("config.reloaded", "done"),

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -7,10 +10,10 @@ import pytest
 
 from anabranch.config.index_config import build_index_config
 from anabranch.config.loader import load_settings
-from anabranch.config.profiles import load_all_profiles, reload_profiles
-from retrieval.profiles import load_profiles
+from anabranch.config.profiles import load_all_profiles, read_profiles_again
+from retrieval.profiles import ProfileCatalog, load_profiles
 from schemas.budgets import BudgetProfile
-from schemas.errors import ConfigurationError, InvalidRequest
+from schemas.errors import ConfigurationError, DatabaseUnavailable, InvalidRequest
 from schemas.profiles import (
     FILE_MODELS,
     PROFILE_TYPES,
@@ -20,6 +23,7 @@ from schemas.profiles import (
     QueryProfileType,
 )
 from schemas.questions import SearchRequest
+from services.query.profile_reload import ProfileReloader
 
 PROFILES_DIR = Path(__file__).parents[2] / "profiles"
 QUERY_TYPES: tuple[QueryProfileType, ...] = get_args(QueryProfileType)
@@ -213,23 +217,84 @@ def test_invalid_override_is_refused_by_key(overrides: dict[str, Any], key: str)
         ("fuson/odd.yaml", "fusion: {}", r"unknown profile type 'fuson'"),
     ],
 )
-def test_reload_keeps_profiles_when_a_file_is_invalid(
+async def test_reload_keeps_profiles_when_a_file_is_invalid(
     tmp_path: Path, file: str, text: str, reason: str
 ) -> None:
     settings = load_settings(sets=[f"profiles_dir={tmp_path}"])
-    catalog = load_all_profiles(settings)
+    catalog, table = load_all_profiles(settings), MemoryReloads()
+    reloader = ProfileReloader(catalog, lambda: read_profiles_again(settings), table, 0)
     before = catalog.list_profiles()
     path = tmp_path / file
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     (tmp_path / "good.yaml").write_text("lexical: {k: 5}")
     with pytest.raises(InvalidRequest, match=reason) as caught:
-        reload_profiles(settings, catalog)
+        await reloader.reload()
     assert caught.value.code == "INVALID_PROFILE" and catalog.list_profiles() == before
+    assert table.number == 0, "other processes would take it over"
     path.unlink()
-    assert reload_profiles(settings, catalog) == ["workflow/good"]
+    reloaded = await reloader.reload()
+    assert reloaded.changed == ["workflow/good"] and reloaded.sha256 == catalog.sha256
     assert catalog.get("good").lexical.k == 5
-    assert reload_profiles(settings, catalog) == []
+    assert (await reloader.reload()) == reloaded.model_copy(update={"changed": []})
+
+
+@dataclass
+class MemoryReloads:
+    number: int = 0
+    files: Any = None
+    is_unavailable: bool = False
+
+    async def fetch_newer(self, number: int) -> tuple[int, dict[str, Any]] | None:
+        return (self.number, self.files) if self.number > number else None
+
+    async def store(self, sha256: str, files: Mapping[Any, Any]) -> int:
+        if self.is_unavailable:
+            raise DatabaseUnavailable("away")
+        self.number, self.files = self.number + 1, json.loads(json.dumps(files))
+        return self.number
+
+
+def make_reloader(table: MemoryReloads, files: dict[Any, Any]) -> ProfileReloader:
+    return ProfileReloader(ProfileCatalog({}), lambda: ProfileCatalog(files), table, 0)
+
+
+async def test_other_processes_take_over_a_reload_once() -> None:
+    table = MemoryReloads()
+    reading, following = (
+        make_reloader(table, {"workflow": {name: {"lexical": {"k": 5}}}}) for name in ("a", "b")
+    )
+    reloaded = await reading.reload()
+    await following.take_over()
+    assert following.catalog.sha256 == reading.catalog.sha256 == reloaded.sha256
+    assert following.catalog.get("a").lexical.k == 5
+    # The last reload wins, also in the process of an earlier one.
+    assert (await following.reload()).changed == ["workflow/a", "workflow/b"]
+    await reading.take_over()
+    assert reading.catalog.sha256 == following.catalog.sha256
+    assert reading.catalog.list_names() == ["b", "default"]
+
+
+async def test_reload_that_cannot_be_stored_changes_nothing() -> None:
+    table = MemoryReloads(is_unavailable=True)
+    reloader = make_reloader(table, {"workflow": {"a": {}}})
+    with pytest.raises(DatabaseUnavailable):
+        await reloader.reload()
+    assert reloader.catalog.list_names() == ["default"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"workflow": {"a": {"lexical": {"k": 0}}}},
+        {"workflow": {"a": {"profiles": {"fusion": "none-such"}}}},
+        {"fusion": {"a": {"of_a_newer_version": 1}}},
+    ],
+)
+async def test_reloaded_profiles_that_are_invalid_here_are_refused(files: dict[str, Any]) -> None:
+    reloader = make_reloader(MemoryReloads(number=1, files=files), {})
+    await reloader.take_over()
+    assert reloader.catalog.sha256 == ProfileCatalog({}).sha256
 
 
 def test_chunking_profile_sets_what_the_settings_leave_open() -> None:

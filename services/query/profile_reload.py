@@ -1,0 +1,83 @@
+"""Reload the profiles in every API process: one reads the files, the others take them over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import structlog
+
+from retrieval.profiles import ProfileCatalog, ProfileFiles, parse_profiles
+from schemas.errors import ConfigurationError, DatabaseUnavailable
+from schemas.profiles import ReloadedConfig
+
+log = structlog.get_logger(__name__)
+POLL_S = 0.5
+
+
+class ReloadedProfilesTable(Protocol):
+    async def fetch_newer(self, number: int) -> tuple[int, dict[str, Any]] | None:
+        """Return number and files of the last reload, if it came after reload `number`."""
+
+    async def store(self, sha256: str, files: ProfileFiles) -> int:
+        """Store the files of a reload, and return its number."""
+
+
+@dataclass(slots=True)
+class ProfileReloader:
+    catalog: ProfileCatalog
+    read_files: Callable[[], ProfileCatalog]
+    """Raises InvalidRequest for an invalid file. Blocks."""
+    table: ReloadedProfilesTable
+    number: int
+    """The reload that this process has taken over."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def reload(self) -> ReloadedConfig:
+        """Read the files, and make all processes use them.
+
+        Raises InvalidRequest for an invalid file, and DatabaseUnavailable. Every process then
+        keeps its profiles.
+        """
+        async with self.lock:
+            profiles = await asyncio.to_thread(self.read_files)
+            self.number = await self.table.store(profiles.sha256, profiles.files)
+            changed = self.catalog.replace_with(profiles)
+            return ReloadedConfig(changed=changed, sha256=profiles.sha256)
+
+    async def take_over(self) -> None:
+        """Use the profiles that another process has reloaded, if there are any."""
+        async with self.lock:
+            if (reloaded := await self.table.fetch_newer(self.number)) is None:
+                return
+            self.number, files = reloaded
+            try:
+                profiles = parse_profiles(files)
+            except ConfigurationError as error:
+                # A process of another version of the program has read them.
+                log.error("reloaded_profiles_refused", detail=error.detail)
+                return
+            changed = self.catalog.replace_with(profiles)
+            log.info("profiles_reloaded", changed=changed, sha256=profiles.sha256)
+
+    async def run(self) -> None:
+        """Take over reloads of other processes until cancelled."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                await self.take_over()
+            except DatabaseUnavailable as error:
+                log.warning("profile_reloads_unknown", code=error.code)
+
+
+@asynccontextmanager
+async def open_profile_reloader(reloader: ProfileReloader) -> AsyncIterator[ProfileReloader]:
+    polling = asyncio.create_task(reloader.run())
+    try:
+        yield reloader
+    finally:
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
