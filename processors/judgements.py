@@ -14,7 +14,7 @@ from schemas.events import (
 )
 from schemas.facts import Fact
 from schemas.ports.ledger import OrderingPolicy
-from schemas.query_rows import FactDecisionRow, FactRetractedRow, FactRow, FeedbackRow
+from schemas.query_rows import FactDecisionRow, FactEventRow, FactRetractedRow, FactRow, FeedbackRow
 from schemas.rows import Row
 from schemas.topics import FEEDBACK
 from streams.stage import Stage
@@ -59,6 +59,8 @@ def project(
             )
         case FactRetracted(tenant=tenant, fact_id=fact_id):
             yield FactRetractedRow(tenant, fact_id)
+    if not isinstance(event.data, FeedbackGiven) and event.position is not None:
+        yield FactEventRow(event.data.tenant, event.data.fact_id, event.position.offset)
 
 
 STAGE = Stage(

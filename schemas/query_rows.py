@@ -62,6 +62,15 @@ class FactRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FactEventRow:
+    """An event of a fact, at an offset of topic `feedback`."""
+
+    tenant: str
+    fact_id: UUID
+    log_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class FactDecisionRow:
     """Approve or reject a fact. An approved one replaces the fact that it names, and its equals."""
 

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from schemas.amendments import OrderKey
 from schemas.exams import Calibration, Exam
 from schemas.generations import Generation
-from schemas.query_rows import FactDecisionRow, FactRetractedRow, FactRow, FeedbackRow, RunRow
+from schemas.query_rows import (
+    FactDecisionRow,
+    FactEventRow,
+    FactRetractedRow,
+    FactRow,
+    FeedbackRow,
+    RunRow,
+)
 from schemas.sources import SequenceReset, SourceSpec
 from schemas.values import BlobRef, DocumentSummary
 
@@ -454,6 +461,7 @@ Row = (
     | FeedbackRow
     | FactRow
     | FactDecisionRow
+    | FactEventRow
     | FactRetractedRow
     | AuditRow
     | DeadLetterRow

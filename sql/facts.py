@@ -10,7 +10,7 @@ from uuid import UUID
 
 from schemas.facts import Fact, FactRequest
 from schemas.principals import Principal, ReaderScope
-from schemas.query_rows import FactDecisionRow, FactRetractedRow, FactRow
+from schemas.query_rows import FactDecisionRow, FactEventRow, FactRetractedRow, FactRow
 from sql.encoding import replace_nul
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.pool import Connection, Pool, fetch_row, fetch_value
@@ -18,7 +18,7 @@ from sql.query_loader import load_query
 
 
 async def write_fact_row(
-    connection: Connection, row: FactRow | FactDecisionRow | FactRetractedRow
+    connection: Connection, row: FactRow | FactEventRow | FactDecisionRow | FactRetractedRow
 ) -> None:
     match row:
         case FactRow(tenant=tenant, fact=fact):
@@ -38,6 +38,10 @@ async def write_fact_row(
                 fact.expires_at,
                 fact.replaces,
                 " ".join(_split_folded(fact.statement)),
+            )
+        case FactEventRow():
+            await connection.execute(
+                load_query("record_fact_event"), row.tenant, row.fact_id, row.log_offset
             )
         case FactDecisionRow():
             await connection.execute(

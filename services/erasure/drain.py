@@ -10,7 +10,7 @@ from datetime import datetime
 import structlog
 
 from processors import STAGES, TOPICS
-from schemas.topics import ACCEPTED, CONTROL, QUERIES, RAW, get_base_topic
+from schemas.topics import ACCEPTED, CONTROL, FEEDBACK, QUERIES, RAW, get_base_topic
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
 from sql.erasure import PgErasure
@@ -46,13 +46,13 @@ class DrainBarrier:
         )
 
     async def wait_for_arrivals(self) -> None:
-        """Wait until the tables know the documents of every event that producers have sent."""
+        """Wait until the tables know the documents and facts of every event that was sent."""
         assignments = [
             assignment
             for assignment in await self._list_assignments()
             if not assignment.suppresses_outcomes
         ]
-        for topic in (RAW, ACCEPTED):
+        for topic in (RAW, ACCEPTED, FEEDBACK):
             await self._wait_for_topic(
                 [
                     assignment

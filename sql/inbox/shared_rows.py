@@ -7,7 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from schemas.query_rows import FactDecisionRow, FactRetractedRow, FactRow, FeedbackRow, RunRow
+from schemas.query_rows import (
+    FactDecisionRow,
+    FactEventRow,
+    FactRetractedRow,
+    FactRow,
+    FeedbackRow,
+    RunRow,
+)
 from schemas.rows import (
     AuditRow,
     CalibrationRow,
@@ -82,7 +89,7 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                 await connection.execute(load_query("upsert_run"), *_to_run_values(row))
             case FeedbackRow():
                 await connection.execute(load_query("insert_feedback"), *_to_feedback_values(row))
-            case FactRow() | FactDecisionRow() | FactRetractedRow():
+            case FactRow() | FactEventRow() | FactDecisionRow() | FactRetractedRow():
                 await write_fact_row(connection, row)
             case AuditRow():
                 await insert_audit_event(connection, row)

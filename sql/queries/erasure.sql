@@ -37,8 +37,9 @@ with lives as (
 select id from named where id not in (select accepted_id from lives) order by id
 
 -- name: erasable_events
--- Number of log events about these documents.
-select count(distinct (log_topic, log_partition, log_offset)) from revision_positions where document_id = any($1::uuid[])
+-- Number of log events about these documents and facts.
+select (select count(distinct (log_topic, log_partition, log_offset)) from revision_positions where document_id = any($1::uuid[]))
+  + (select coalesce(sum(cardinality(log_offsets)), 0)::bigint from facts where id = any($1::uuid[]))
 
 -- name: source_names
 -- Number of these documents that their sources still contain.

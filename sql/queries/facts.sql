@@ -8,6 +8,10 @@ insert into facts (id, tenant, subject, predicate, object, certainty, half_life_
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'proposed', $10, $11, $12, $13, to_tsvector('simple', $14))
 on conflict (id) do nothing
 
+-- name: record_fact_event
+-- Record the offset $3 of an event of a fact. Repeating it has no effect.
+update facts set log_offsets = log_offsets || $3::bigint where tenant = $1 and id = $2 and $3 <> all (log_offsets)
+
 -- name: decide_fact
 -- Approve or reject a fact. One that was replaced or retracted stays so.
 update facts set status = $3, decided_by = $4, decided_at = $5, reason = $6

@@ -168,6 +168,8 @@ async def test_erased_fact_is_found_nowhere(
     receipt = await wait_until_erased(world, accepted.json()["receipt_id"])
 
     assert receipt["documents"] == 0 and receipt["removed"]["facts"] == 1
+    # It was proposed, approved and retracted.
+    assert receipt["log"] == {"events": 3, "method": "keys destroyed"}
     assert receipt["removed"]["keys"] >= 2 and receipt["removed"]["runs"] >= 1
     assert await find_canaries(database, settings.data_dir, [CANARY]) == set()
     assert (await world.http.get(f"/v1/facts/{erased}")).status_code == 404
