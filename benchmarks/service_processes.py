@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def _run(
 
 
 async def run_worker(settings: Settings, dsn: str, overrides: Overrides, ready: Connection) -> None:
+    os.nice(settings.worker.niceness)
     async with prepare_worker(settings, dsn, overrides=overrides) as worker:
         ready.send(worker.generation)
         await worker.run()

@@ -6,8 +6,10 @@ Codecs: vector, halfvec, JSON and regconfig. Settings: search path, custom plans
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -64,7 +66,8 @@ async def open_pool(
 ) -> Pool:
     """Open a pool of at most `size` connections, named `name` in pg_stat_activity.
 
-    Use separate pools for ingest and queries, so that neither starves the other. Raises
+    Use separate pools for ingest and queries, so that neither starves the other. On a Unix socket
+    the server's processes run at the priority of this one, if the account may set it. Raises
     DatabaseUnavailable.
     """
     with translate_database_errors():
@@ -72,7 +75,7 @@ async def open_pool(
             dsn,
             min_size=min(2, size),
             max_size=size,
-            init=prepare_connection,
+            init=prepare_local_connection if "?host=/" in dsn else prepare_connection,
             connection_class=UnresetConnection,
             server_settings={**SESSION_SETTINGS, "application_name": name, **(settings or {})},
         )
@@ -92,6 +95,14 @@ async def connect(
             connection.terminate()
             raise
         return connection
+
+
+async def prepare_local_connection(connection: asyncpg.Connection) -> None:
+    await prepare_connection(connection)
+    priority = os.getpriority(os.PRIO_PROCESS, 0)
+    # Not the server's owner, or the server is in another container.
+    with suppress(PermissionError, ProcessLookupError):
+        os.setpriority(os.PRIO_PROCESS, connection.get_server_pid(), priority)
 
 
 async def prepare_connection(connection: asyncpg.Connection) -> None:

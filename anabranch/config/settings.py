@@ -357,6 +357,15 @@ class LexicalSettings(SettingsSection):
 
 
 class WorkerSettings(SettingsSection):
+    niceness: int = Field(
+        10,
+        ge=0,
+        le=19,
+        description=(
+            "scheduling priority of a worker and its connections to the embedded Postgres (nice); "
+            "at 0 an ingest slows questions down on the same machine"
+        ),
+    )
     threads: int | None = Field(
         None, ge=1, le=256, description="threads of the local embedding model; unset: one per core"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -62,6 +63,8 @@ async def run_worker(settings: Settings, stages: Iterable[str], report: Path | N
     Raises the error that stopped a stage, and ConfigurationError (unknown stage, port taken) before
     creating anything.
     """
+    # Before any thread starts, which inherits it.
+    os.nice(settings.worker.niceness)
     selected_stages, metrics = select_stages(stages), Metrics(get_program_version())
     metrics_address = (settings.worker.metrics_host, settings.worker.metrics_port)
     if any(stage is receive.STAGE for stage in selected_stages):

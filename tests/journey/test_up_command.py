@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx2
 import pytest
 
@@ -66,6 +68,37 @@ def test_documents_survive_restart_of_up(folder: Path, tmp_path: Path) -> None:
             "ninety-seven" in snippet
             for snippet in search_snippets(server, "lighthouse keeper steps")
         )
+
+
+def test_questions_have_priority_over_ingest(folder: Path) -> None:
+    with run_up(folder) as (first, _):
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        priorities = {
+            Path(f"/proc/{pid}/comm").read_text().strip(): os.getpriority(os.PRIO_PROCESS, pid)
+            for pid in list_descendants(first.process.pid)
+            if is_api_or_worker(pid)
+        }
+        assert priorities == {"anabranch-api": own, "anabranch-worke": min(own + 10, 19)}
+        backends = fetch_backends(EmbeddedPostgres(folder / POSTGRES_FOLDER).superuser_dsn)
+        for name, expected in (("anabranch api", own), ("anabranch worker", min(own + 10, 19))):
+            assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in backends[name]} == {expected}
+
+
+def fetch_backends(dsn: str) -> dict[str, list[int]]:
+    """Return the process ids of the connections by their names."""
+
+    async def fetch() -> dict[str, list[int]]:
+        connection = await asyncpg.connect(dsn)
+        try:
+            rows = await connection.fetch(
+                "select application_name as name, array_agg(pid) as pids from pg_stat_activity "
+                "where backend_type = 'client backend' group by 1"
+            )
+        finally:
+            await connection.close()
+        return {row["name"]: row["pids"] for row in rows}
+
+    return asyncio.run(fetch())
 
 
 def test_second_up_in_same_folder_exits_with_2(folder: Path) -> None:
