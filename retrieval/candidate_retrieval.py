@@ -60,7 +60,7 @@ class ChannelCandidates:
     """Hits, traces and failures by channel.
 
     `complete` names channels that returned every hit they have: a chunk that they lack scores 0
-    there. `hops` lead from documents that the question names to others.
+    there. `hops` lead from documents that the question names to others. `notes` are for the trace.
     """
 
     hits: Mapping[Channel, Sequence[Hit]]
@@ -72,6 +72,7 @@ class ChannelCandidates:
     embedded_query: QueryEmbedding | None
     links: Sequence[DocumentLink] = ()
     hops: Sequence[AnswerHop] = ()
+    notes: Sequence[str] = ()
 
 
 async def find_links(query: QueryContext, snapshot: IndexSnapshot) -> tuple[DocumentLink, ...]:
@@ -125,16 +126,16 @@ async def retrieve_chunks(
             with query.stopwatch.measure_step("channels"):
                 candidates = await _retrieve_to_depth(
                     query,
+                    resources,
                     snapshot,
                     channels,
                     embedding_task,
-                    resources.clock,
                     depth,
                     chunk_loader.load_hits,
                 )
                 if links:
                     candidates = await _search_addressed(
-                        query, snapshot, candidates, links, embedding_task, resources.clock
+                        query, resources, snapshot, candidates, links, embedding_task
                     )
                     for hits in (*candidates.hits.values(), _list_first_chunks(links)):
                         chunk_loader.load_hits(hits)
@@ -166,11 +167,11 @@ def choose_channels(route: Route, request: SearchRequest, profile: Profile) -> t
 
 async def _search_addressed(
     query: QueryContext,
+    resources: RetrievalResources,
     snapshot: IndexSnapshot,
     candidates: ChannelCandidates,
     links: Sequence[DocumentLink],
     embedding_task: asyncio.Task[QueryEmbedding] | None,
-    clock: Clock,
 ) -> ChannelCandidates:
     """Add the hits within the documents that the question addresses.
 
@@ -185,10 +186,10 @@ async def _search_addressed(
     filters = query.request.filters.model_copy(update={"document_ids": document_ids})
     scoped = await _retrieve_candidates(
         replace(query, request=query.request.model_copy(update={"filters": filters})),
+        resources,
         snapshot,
         k,
         embedding_task,
-        clock,
         lambda hits: None,
     )
     hits = {
@@ -210,10 +211,10 @@ def _list_first_chunks(links: Sequence[DocumentLink]) -> list[Hit]:
 
 async def _retrieve_to_depth(
     query: QueryContext,
+    resources: RetrievalResources,
     snapshot: IndexSnapshot,
     channels: Sequence[Channel],
     embedding_task: asyncio.Task[QueryEmbedding] | None,
-    clock: Clock,
     depth: int | None,
     on_hits: OnHits,
 ) -> ChannelCandidates:
@@ -229,7 +230,9 @@ async def _retrieve_to_depth(
     # A few documents may fill a channel's limit with their chunks: double it until
     # enough are found.
     while True:
-        candidates = await _retrieve_candidates(query, snapshot, k, embedding_task, clock, on_hits)
+        candidates = await _retrieve_candidates(
+            query, resources, snapshot, k, embedding_task, on_hits
+        )
         shallow_channels = [
             channel
             for channel, hits in candidates.hits.items()
@@ -246,10 +249,10 @@ async def _retrieve_to_depth(
 
 async def _retrieve_candidates(
     query: QueryContext,
+    resources: RetrievalResources,
     snapshot: IndexSnapshot,
     k: Mapping[Channel, int],
     embedding_task: asyncio.Task[QueryEmbedding] | None,
-    clock: Clock,
     on_hits: OnHits,
 ) -> ChannelCandidates:
     """Query the channels of `k` concurrently; report the hits of each as they arrive.
@@ -263,8 +266,8 @@ async def _retrieve_candidates(
                 [
                     _run_bounded(
                         RETRIEVERS[channel],
-                        _build_request(query, snapshot, channel, limit, embedding_task),
-                        clock,
+                        _build_request(query, resources, snapshot, channel, limit, embedding_task),
+                        resources.clock,
                         on_hits,
                         query.excluded_documents,
                     )
@@ -292,6 +295,7 @@ async def _retrieve_candidates(
                 returned=len(output.hits),
                 best=max((hit.score for hit in output.hits), default=None),
                 ms=outcomes[channel][2],
+                served_by=output.served_by,
             )
             for channel, output in outputs.items()
         },
@@ -305,11 +309,13 @@ async def _retrieve_candidates(
             (output.linked_seeds for output in outputs.values() if output.linked_seeds), ()
         ),
         embedded_query=await _await_embedding(embedding_task, embedding_timeout_s),
+        notes=[note for output in outputs.values() for note in output.notes],
     )
 
 
 def _build_request(
     query: QueryContext,
+    resources: RetrievalResources,
     snapshot: IndexSnapshot,
     channel: Channel,
     k: int,
@@ -331,6 +337,9 @@ def _build_request(
         query.profile.get_channel(channel),
         k,
         embed,
+        query.caller.readers,
+        resources.graph,
+        query.plan.cypher,
     )
 
 

@@ -40,7 +40,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 class ModelUse:
     """A chat model that was asked. `failure` is the reason why its reply was discarded."""
 
-    task: Literal["plan", "route", "answer"]
+    task: Literal["plan", "route", "cypher", "answer"]
     model: str
     prompt_sha256: str
     failure: str | None = None
@@ -49,6 +49,11 @@ class ModelUse:
     def note(self) -> str | None:
         if self.failure is None:
             return None
+        if self.task == "cypher":
+            return (
+                f"The chat model {self.model} gave no usable graph query ({self.failure}); the "
+                "built-in one was used."
+            )
         verb = "planned" if self.task == "plan" else "routed"
         return (
             f"The chat model {self.model} gave no usable {self.task} ({self.failure}); the "
@@ -104,8 +109,8 @@ async def plan_by_model(
         return query.plan, None
     prompt = render_prompt("plan", profile.prompt, query.plan.language)
     today = resources.clock().date().isoformat()
-    user = _format_question(query, {"today": today})
-    reply, use = await _request(
+    user = format_question(query, {"today": today})
+    reply, use = await request_reply(
         "plan", planner, prompt, user, _PLAN_SCHEMA, _PlanReply, profile.timeout_s
     )
     if reply is None:
@@ -158,8 +163,8 @@ async def route_by_model(
     if decision.is_sure or profile.model != "default" or router is None:
         return decision.route, None
     prompt = render_prompt("route", profile.prompt, query.plan.language)
-    user = _format_question(query, {"names": list(query.plan.written_names[:MAX_NAMES])})
-    reply, use = await _request(
+    user = format_question(query, {"names": list(query.plan.written_names[:MAX_NAMES])})
+    reply, use = await request_reply(
         "route", router, prompt, user, _ROUTE_SCHEMA, _RouteReply, profile.timeout_s
     )
     if reply is None:
@@ -168,7 +173,7 @@ async def route_by_model(
     return Route(mode=_MODES[reply.mode], decided_by="model", reason=reason), use
 
 
-def _format_question(query: QueryContext, fields: Mapping[str, Any]) -> str:
+def format_question(query: QueryContext, fields: Mapping[str, Any]) -> str:
     """Write one JSON object. The model sees no masked identifier."""
     question = query.redactor.mask(normalize_whitespace(query.plan.question))
     return json.dumps(
@@ -176,8 +181,8 @@ def _format_question(query: QueryContext, fields: Mapping[str, Any]) -> str:
     )
 
 
-async def _request(
-    task: Literal["plan", "route"],
+async def request_reply(
+    task: Literal["plan", "route", "cypher"],
     chat: ChatModel,
     prompt: Prompt,
     user: str,

@@ -24,6 +24,7 @@ from retrieval.candidate_retrieval import (
     find_links,
     retrieve_chunks,
 )
+from retrieval.cypher_writing import write_cypher_by_model
 from retrieval.document_links import find_ask, format_assumption
 from retrieval.entity_aliases import apply_aliases, format_alias_assumption, link_aliases
 from retrieval.evidence import Evidence
@@ -103,7 +104,10 @@ async def run_pipeline(
         # 2. Route: choose the channels. A model that is asked answers before the snapshot opens.
         decision = choose_route(query.request, query.plan, query.profile.route)
         route, route_use = await route_by_model(query, resources, decision)
-        model_uses = tuple(use for use in (plan_use, route_use) if use is not None)
+        cypher, cypher_use = await write_cypher_by_model(query, resources, route)
+        query = replace(query, plan=replace(query.plan, cypher=cypher))
+        uses = (plan_use, route_use, cypher_use)
+        model_uses = tuple(use for use in uses if use is not None)
     original_query, profile = query, query.profile
     if query.plan.stated is not None:
         filters = query.plan.stated.filters

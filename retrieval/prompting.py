@@ -17,7 +17,7 @@ CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
 
-PromptName = Literal["answer", "facts", "judge", "plan", "retry", "route", "search"]
+PromptName = Literal["answer", "cypher", "facts", "judge", "plan", "retry", "route", "search"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from schemas.exams import CalibrationBasis
 from schemas.ids import fingerprint
 from schemas.ports.calibrations import CalibrationStore
 from schemas.ports.engines import ChatModel, Embedder, QueryEmbedding, Reranker, SentenceSplitter
+from schemas.ports.graph import GraphServer
 from schemas.ports.search import SearchIndex
 from schemas.principals import Principal, ReaderScope
 from schemas.profiles import Profile
@@ -119,6 +120,7 @@ class RetrievalResources:
     router: ChatModel | None = None
     judge: ChatModel | None = None
     calibrations: CalibrationStore | None = None
+    graph: GraphServer | None = None
 
     def fingerprint_scores(self, profile: Profile) -> str:
         """Return a fingerprint of all models that scores and probabilities come from."""

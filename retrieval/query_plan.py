@@ -22,6 +22,7 @@ from retrieval.words import (
 from schemas.channels import Channel
 from schemas.planning import Intent, IntentProfile, PlanProfile
 from schemas.ports.engines import LanguageDetector, NameNormalizer
+from schemas.ports.graph import GraphQuery
 from schemas.questions import Filters
 
 # Content words that count; the text after the last of them is ignored.
@@ -61,7 +62,8 @@ class QueryPlan:
     they are not those of the question. `weights` are factors on the channels' weights, and `k`
     their candidates where not the profile's, all times `widen`. `further` are the words that were
     searched for instead, as the chat model asked for them. `unfiltered` is the plan without
-    the filters that the question states.
+    the filters that the question states. `cypher` is the chat model's query for the graph server,
+    without the names that the question is linked to.
     """
 
     question: str
@@ -81,6 +83,7 @@ class QueryPlan:
     k: Mapping[Channel, int] = field(default_factory=dict)
     widen: float = 1.0
     planned_by: Literal["rules", "model"] = "rules"
+    cypher: GraphQuery | None = None
 
     @property
     def text_to_embed(self) -> str:

@@ -242,6 +242,7 @@ def build_trace(
         notes=[
             *(use.note for use in result.model_uses if use.note),
             *ranking.notes,
+            *candidates.notes,
             *result.notes,
             *result.assumptions,
             *format_missing_collections(result),
@@ -259,4 +260,5 @@ def _build_plan_trace(plan: QueryPlan) -> PlanTrace:
         weights=dict(plan.weights),
         k=dict(plan.k),
         widen=plan.widen,
+        cypher=plan.cypher.cypher if plan.cypher else None,
     )

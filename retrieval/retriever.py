@@ -48,6 +48,7 @@ from schemas.ports.engines import (
     Reranker,
     SentenceSplitter,
 )
+from schemas.ports.graph import GraphServer
 from schemas.ports.metering import use_meter
 from schemas.ports.search import SearchIndex
 from schemas.principals import Principal
@@ -122,6 +123,7 @@ class Retriever:
         router: ChatModel | None = None,
         judge: ChatModel | None = None,
         calibrations: CalibrationStore | None = None,
+        graph: GraphServer | None = None,
         prices: PriceTable = NO_PRICES,
     ) -> None:
         self._resources = RetrievalResources(
@@ -137,6 +139,7 @@ class Retriever:
             router,
             judge,
             calibrations,
+            graph,
         )
         self._languages, self._names, self._profiles = languages, names, profiles
         self._clock, self._publish, self._answer_cache = clock, publish, answer_cache

@@ -54,7 +54,8 @@ class BudgetProfile(Value):
         ge=0,
         le=100,
         description=(
-            "Calls of chat models to plan, route and answer a question, repeated ones included."
+            "Calls of chat models to plan and route a question, to write Cypher for it, and to "
+            "answer it, repeated ones included."
         ),
     )
     judge_calls: int = Field(4, ge=0, le=100, description="Calls of the judge model.")
@@ -87,7 +88,9 @@ CapName = Literal["calls", "judge_calls", "search_calls", "tokens", "cost"]
 class ModelUsage(Value):
     """Calls of one model for one task."""
 
-    task: str = Field(description="One of `plan`, `route`, `embed`, `rerank`, `answer`, `judge`.")
+    task: str = Field(
+        description="One of `plan`, `route`, `cypher`, `embed`, `rerank`, `answer`, `judge`."
+    )
     model: str = Field(description="Name of the model.")
     local: bool = Field(description="Whether the model runs in this process. It costs nothing.")
     calls: int = Field(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from schemas.prompts import PromptProfile
 from schemas.values import Value
 
 DEFAULT_EF_SEARCH = 100
@@ -106,6 +107,30 @@ class GraphProfile(ChannelProfile):
     )
     decay: float = Field(
         0.5, gt=0, le=1, description="Factor by which a score shrinks with each hop."
+    )
+    backend: Literal["sql", "bolt"] = Field(
+        "sql",
+        description=(
+            "Follow relations in the tables, or on the graph server of `GRAPH__BOLT_URL`. The "
+            "server gets half of the channel's time-out; when it fails, the tables serve."
+        ),
+    )
+    model: Literal["rules", "default"] = Field(
+        "rules",
+        description=(
+            "With backend `bolt`, for questions about a relation: follow relations by the built-in "
+            "Cypher, or run Cypher of the chat model of `PLAN__` first."
+        ),
+    )
+    model_timeout_s: float = Field(
+        10.0,
+        gt=0,
+        le=120,
+        title="Time-out of the model",
+        description="Seconds to wait for the model's Cypher.",
+    )
+    prompt: PromptProfile = Field(
+        PromptProfile(), description="Prompt of the model that writes Cypher."
     )
 
 

@@ -50,6 +50,10 @@ def content_id(kind: str, *parts: IdPart) -> UUID:
     return UUID(bytes=bytes(digest))
 
 
+def make_entity_id(tenant: str, type_: str, key: str) -> UUID:
+    return content_id("entity", tenant, type_, key)
+
+
 def fingerprint(*parts: object) -> str:
     """Return sixteen hex digits that change when any part changes.
 

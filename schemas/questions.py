@@ -248,6 +248,9 @@ class PlanTrace(Value):
     weights: dict[Channel, float] = Field({}, description="Factors on the weights of channels.")
     k: dict[Channel, int] = Field({}, description="Candidates that replace those of the profile.")
     widen: float = Field(1.0, description="Factor on the candidates of every channel.")
+    cypher: str | None = Field(
+        None, description="Query for the graph server that the chat model wrote, if it was usable."
+    )
 
 
 class ChannelTrace(Value):
@@ -257,6 +260,13 @@ class ChannelTrace(Value):
     returned: int = Field(description="Candidates returned.")
     best: float | None = Field(description="Best score, or null without candidates.")
     ms: float = Field(description="Duration in milliseconds.")
+    served_by: Literal["sql", "bolt", "cypher"] | None = Field(
+        None,
+        description=(
+            "For the graph: `sql` if relations were followed in the tables, `bolt` on the graph "
+            "server, `cypher` if the chat model's query found the candidates there."
+        ),
+    )
 
 
 class Trace(Value):

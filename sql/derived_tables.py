@@ -14,7 +14,7 @@ from uuid import UUID
 from pgvector import HalfVector
 
 from schemas.events import Event
-from schemas.ids import content_id
+from schemas.ids import make_entity_id
 from schemas.ports.ledger import ProjectedEvent
 from schemas.rows import (
     ChildRow,
@@ -68,7 +68,7 @@ def _to_position_values(event: Event[Any]) -> RowValues:
 # The same names repeat in thousands of rows, each of which would be hashed again.
 @lru_cache(maxsize=50_000)
 def derive_entity_id(tenant: str, type_: str, key: str) -> UUID:
-    return content_id("entity", tenant, type_, key)
+    return make_entity_id(tenant, type_, key)
 
 
 def _to_text_values(row: TextRow, event: Event[Any]) -> RowValues:

@@ -4,7 +4,8 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
 
 import asyncpg
 
@@ -104,5 +105,21 @@ async def expand_seeds(
         MAX_MENTIONS,
         k,
         min_hops,
+    )
+    return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]
+
+
+async def search_nodes(
+    connection: Connection,
+    scope: SearchScope,
+    entities: Mapping[UUID, float],
+    chunks: Mapping[UUID, float],
+    k: int,
+) -> list[Hit]:
+    if scope.is_empty or not (entities or chunks):
+        return []
+    node_columns = [list(entities), list(entities.values()), list(chunks), list(chunks.values())]
+    rows = await connection.fetch(
+        load_query("graph_nodes"), *scope.to_parameters(), *node_columns, MAX_MENTIONS, k
     )
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]

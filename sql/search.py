@@ -221,6 +221,21 @@ class PgSnapshot:
                 k=k,
             )
 
+    async def search_graph_nodes(
+        self,
+        tenant: str,
+        *,
+        entities: Mapping[UUID, float],
+        chunks: Mapping[UUID, float],
+        filters: Filters,
+        k: int,
+    ) -> Sequence[Hit]:
+        async with self._connections.acquire() as connection:
+            scope = await resolve_scope(
+                connection, self.generation.name, tenant, filters, self._readers
+            )
+            return await graph.search_nodes(connection, scope, entities, chunks, k)
+
     async def search_facts(
         self, tenant: str, stems: Sequence[str], now: datetime, limit: int
     ) -> Sequence[Fact]:

@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.support.postgres_fixture",
     "tests.support.kafka_fixture",
     "tests.support.log_backends",
+    "tests.support.bolt_server",
 ]
 
 BASE_PREFIX = "anabranch-tests-"

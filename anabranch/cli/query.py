@@ -288,9 +288,10 @@ def print_explanation(
         "  ",
     )
     for name, channel in trace["channels"].items():
+        served_by = f", served by {channel['served_by']}" if channel.get("served_by") else ""
         _print_wrapped(
             f"{name}: {channel['returned']} of at most {channel['k']} candidates, best "
-            f"{_format_number(channel['best'])}",
+            f"{_format_number(channel['best'])}{served_by}",
             "  ",
         )
     for name, reason in trace["channels_failed"].items():

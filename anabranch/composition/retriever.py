@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from anabranch.config.engines import (
     open_chat,
     open_embedder,
+    open_graph_server,
     open_reranker,
     resolve_models_folder,
 )
@@ -88,6 +89,7 @@ async def prepare_retriever(
             router=overrides.chat or await open_chat(settings, stack, overrides.watch, "route"),
             judge=overrides.chat or await open_chat(settings, stack, overrides.watch, "judge"),
             calibrations=PgCalibrations(storage.pool),
+            graph=await stack.enter_async_context(open_graph_server(settings.graph)),
             prices=settings.prices,
             **({"publish": publish} if publish else {}),
             **caches,

@@ -15,7 +15,7 @@ so that what runs is only what the parser has understood:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from schemas.errors import InvalidRequest
@@ -63,6 +63,19 @@ def check_cypher(text: str, *, max_rows: int) -> CheckedCypher:
     Raises InvalidRequest with the position of what is not accepted.
     """
     return _Parser(list(_tokenize(text)), len(text), max_rows).parse()
+
+
+def check_parameters(checked: CheckedCypher, names: Collection[str]) -> None:
+    """Raise InvalidRequest unless `names` are exactly the parameters of the query."""
+    missing = sorted(checked.parameters.difference(names))
+    unused = sorted(set(names) - checked.parameters)
+    for wrong_names, problem in ((missing, "has no value for"), (unused, "does not use")):
+        if wrong_names:
+            raise InvalidRequest(
+                f"The graph query {problem} {', '.join(f'${name}' for name in wrong_names)}.",
+                code="CYPHER_PARAMETERS",
+                remedy="Give `parameters` exactly the names that the query has.",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from retrieval.channels import ChannelOutput, ChannelRequest
+from retrieval.channels.graph_server import search_server
 from schemas.channels import GraphProfile
 from schemas.ports.search import EntitySeed
 
@@ -17,17 +18,22 @@ async def retrieve(request: ChannelRequest) -> ChannelOutput:
     if not seeds:
         return ChannelOutput(())
     settings = GraphProfile.model_validate(request.settings)
-    hits = await request.snapshot.search_graph(
-        request.tenant,
-        seeds,
-        hops=0 if settings.strategy == "entity_search" else settings.hops,
-        min_hops=1 if settings.strategy == "traversal" else 0,
-        fan_out=settings.fan_out,
-        decay=settings.decay,
-        filters=request.filters,
-        k=request.k,
-    )
-    return ChannelOutput(hits, linked_seeds=seeds)
+    hops = 0 if settings.strategy == "entity_search" else settings.hops
+    min_hops = 1 if settings.strategy == "traversal" else 0
+    found = await search_server(request, seeds, hops, min_hops)
+    hits = found.hits
+    if hits is None:
+        hits = await request.snapshot.search_graph(
+            request.tenant,
+            seeds,
+            hops=hops,
+            min_hops=min_hops,
+            fan_out=settings.fan_out,
+            decay=settings.decay,
+            filters=request.filters,
+            k=request.k,
+        )
+    return ChannelOutput(hits, linked_seeds=seeds, served_by=found.served_by, notes=found.notes)
 
 
 def weigh_seeds(seeds: Sequence[EntitySeed], names: Mapping[str, float]) -> list[EntitySeed]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,11 +39,28 @@ class GraphRows(BaseModel):
     limit: int = Field(description="Maximum number of rows; the result may have more.")
 
 
+@dataclass(frozen=True, slots=True)
+class FollowedRelation:
+    """A relation that was followed from one entity to another, in either direction."""
+
+    source: UUID
+    target: UUID
+    weight: float
+
+
 class GraphServer(Protocol):
     """A graph server that is bound to tenants."""
 
     async def run_query(self, tenant: str, query: GraphQuery) -> GraphRows:
-        """Raises InvalidRequest, EngineUnavailable."""
+        """Check the query and run it. Raises InvalidRequest, EngineUnavailable."""
+
+    async def follow_relations(
+        self, tenant: str, entity_ids: Sequence[UUID], fan_out: int
+    ) -> Sequence[FollowedRelation]:
+        """Return the `fan_out` heaviest relations of each entity per direction.
+
+        Raises InvalidRequest, EngineUnavailable.
+        """
 
 
 def no_graph_server_error(tenant: str) -> InvalidRequest:

@@ -211,6 +211,20 @@ class IndexSnapshot(Protocol):
     ) -> Sequence[Hit]:
         """Return chunks that mention entities from `min_hops` to `hops` relations off the seeds."""
 
+    async def search_graph_nodes(
+        self,
+        tenant: str,
+        *,
+        entities: Mapping[UUID, float],
+        chunks: Mapping[UUID, float],
+        filters: Filters,
+        k: int,
+    ) -> Sequence[Hit]:
+        """Return the chunks that mention scored entities, and the scored chunks themselves.
+
+        Only chunks of the snapshot count: ids that a graph server returns may be outdated.
+        """
+
     async def search_facts(
         self, tenant: str, stems: Sequence[str], now: datetime, limit: int
     ) -> Sequence[Fact]:

@@ -209,6 +209,33 @@ group by c.chunk_id
 order by 3 desc, 1
 limit $20
 
+-- name: graph_nodes
+-- Visible chunks that mention the entities $13 with scores $14, and the chunks $15 with scores $16, best first. At
+-- most $17 mentions of each entity are read.
+with entity as materialized (
+  select id, score from unnest($13::uuid[], $14::float8[]) reached (id, score) order by score desc, id limit 200
+)
+select c.chunk_id, min(c.document_id::text)::uuid as document_id, sum(c.score) as score
+from (
+  select distinct m.chunk_id, m.document_id, m.ord, entity.id, entity.score
+  from entity
+  cross join lateral (
+    select chunk_id, document_id, ord from entity_mentions
+    where generation = $1 and tenant = $2 and entity_id = entity.id and ($3::uuid[] is null or document_id = any ($3))
+    limit $17
+  ) m
+  join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
+  union all
+  select c.id, c.document_id, c.ord, null, found.score
+  from unnest($15::uuid[], $16::float8[]) found (id, score)
+  join child_chunks c on c.generation = $1 and c.tenant = $2 and c.id = found.id and ($3::uuid[] is null or c.document_id = any ($3))
+  join visible v on v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord
+) c
+where {filter_condition}
+group by c.chunk_id
+order by 3 desc, 1
+limit $18
+
 -- name: chunks
 -- Visible child chunks by id ($2) or parent ($3), with the fields of a hit, a rerank or a citation.
 -- `words` has the positions of the lexemes of question $5 alone: a whole tsvector takes longer to print than the

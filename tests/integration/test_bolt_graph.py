@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from neo4j import GraphDatabase
 
-from engines.graph.bolt import BoltGraph, open_bolt_graph
+from engines.graph.bolt import BoltGraph
 from schemas.errors import AnabranchError, EngineUnavailable, InvalidRequest
 from schemas.ports.graph import GraphQuery, GraphRows
+from tests.support.bolt_server import AUTH, find_free_port, load_graph, open_graph, read_view
 from tests.support.document_rows import (
     SampleDocument,
     insert_documents,
@@ -23,74 +19,6 @@ from tests.support.document_rows import (
     insert_relation,
 )
 from tests.support.search_stack import SearchStack, open_search_stack
-
-AUTH = ("root", "arcade-test-1")
-# A process of its own, since a JVM cannot be stopped within one.
-SERVER = """
-import sys
-import arcadedb_embedded
-
-root, bolt_port, http_port, password = sys.argv[1:]
-server = arcadedb_embedded.create_server(root_path=root, root_password=password, config={
-    "server_plugins": "Bolt:com.arcadedb.bolt.BoltProtocolPlugin",
-    "bolt_host": "127.0.0.1", "bolt_port": int(bolt_port),
-    "host": "127.0.0.1", "http_port": int(http_port),
-})
-server.start()
-server.create_database("shared")
-print("ready", flush=True)
-sys.stdin.read()
-"""
-NODES = {"Entity": "graph_entities", "Document": "graph_documents", "Chunk": "graph_chunks"}
-RELATIONSHIPS = {
-    "RELATED": ("graph_related", "Entity", "subject_id", "Entity", "object_id"),
-    "MENTIONS": ("graph_mentions", "Chunk", "chunk_id", "Entity", "entity_id"),
-    "PART_OF": ("graph_part_of", "Chunk", "chunk_id", "Document", "document_id"),
-}
-
-
-def find_free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def bolt_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root, port = tmp_path_factory.mktemp("arcadedb"), find_free_port()
-    arguments = [str(root), str(port), str(find_free_port()), AUTH[1]]
-    with (
-        (root / "output.txt").open("w") as log,
-        subprocess.Popen(
-            [sys.executable, "-c", SERVER, *arguments],
-            cwd=root,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        ) as process,
-    ):
-        assert process.stdout and process.stdin
-        for line in process.stdout:
-            if line == "ready\n":
-                break
-        else:
-            pytest.fail((root / "output.txt").read_text())
-        try:
-            yield f"bolt://127.0.0.1:{port}"
-        finally:
-            process.kill()
-
-
-async def read_view(stack: SearchStack, tenant: str, view: str) -> list[dict[str, Any]]:
-    """Read a view as the role of a tenant, as PuppyGraph does."""
-    role = await stack.connection.fetchval("select grant_graph_access($1)", tenant)
-    await stack.connection.execute(f'grant "{role}" to current_user')
-    await stack.connection.execute(f'set role "{role}"')
-    try:
-        return [dict(row) for row in await stack.connection.fetch(f"select * from {view}")]
-    finally:
-        await stack.connection.execute("reset role")
 
 
 async def insert_tenants(stack: SearchStack) -> None:
@@ -137,36 +65,6 @@ async def test_tenant_too_long_for_a_role_is_rejected(database: str) -> None:
             await stack.connection.fetchval("select grant_graph_access($1)", "t" * 48)
 
 
-async def load_graph(stack: SearchStack, url: str) -> None:
-    """Copy both tenants into one database, which a deployment must not do."""
-    with GraphDatabase.driver(url, auth=AUTH) as driver, driver.session(database="shared") as to:
-        to.run("MATCH (n) DETACH DELETE n").consume()
-        for tenant in ("acme", "globex"):
-            for label, view in NODES.items():
-                for row in await read_view(stack, tenant, view):
-                    to.run(f"CREATE (n:{label}) SET n = $row", row=row).consume()
-            for kind, (view, source, source_id, target, target_id) in RELATIONSHIPS.items():
-                for row in await read_view(stack, tenant, view):
-                    to.run(
-                        f"MATCH (a:{source} {{id: $a}}), (b:{target} {{id: $b}}) "
-                        f"CREATE (a)-[r:{kind}]->(b) SET r = $row",
-                        a=row[source_id],
-                        b=row[target_id],
-                        row=row,
-                    ).consume()
-
-
-@asynccontextmanager
-async def open_graph(
-    url: str, *, timeout_s: float = 20.0, max_rows: int = 100, auth: tuple[str, str] = AUTH
-) -> AsyncIterator[BoltGraph]:
-    databases = {"acme": "shared", "default": "missing"}
-    async with open_bolt_graph(
-        url, auth, databases, timeout_s=timeout_s, max_rows=max_rows
-    ) as graph:
-        yield graph
-
-
 async def run(
     graph: BoltGraph, cypher: str, parameters: Mapping[str, Any] | None = None, tenant: str = "acme"
 ) -> GraphRows:
@@ -177,7 +75,7 @@ async def run(
 async def test_server_answers_with_rows_of_the_tenant(database: str, bolt_url: str) -> None:
     async with open_search_stack(database) as stack, open_graph(bolt_url) as graph:
         await insert_tenants(stack)
-        await load_graph(stack, bolt_url)
+        await load_graph(stack, bolt_url, "acme", "globex")
 
         found = await run(
             graph,
@@ -216,7 +114,7 @@ async def test_server_answers_with_rows_of_the_tenant(database: str, bolt_url: s
 async def test_results_are_bounded_and_slow_queries_end(database: str, bolt_url: str) -> None:
     async with open_search_stack(database) as stack:
         await insert_tenants(stack)
-        await load_graph(stack, bolt_url)
+        await load_graph(stack, bolt_url, "acme", "globex")
         async with open_graph(bolt_url, max_rows=5) as graph:
             result = await run(graph, "UNWIND $xs AS x UNWIND $xs AS y RETURN x LIMIT 90000", XS)
             assert len(result.rows) == result.limit == 5

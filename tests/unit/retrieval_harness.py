@@ -11,6 +11,7 @@ from retrieval.retriever import Retriever
 from schemas.budgets import NO_PRICES, PriceTable
 from schemas.events import EventData
 from schemas.ports.engines import ChatModel
+from schemas.ports.graph import GraphServer
 from schemas.profiles import Profile
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,
@@ -68,6 +69,7 @@ class RetrievalHarness:
     planner: ChatModel | None = None
     router: ChatModel | None = None
     judge: ChatModel | None = None
+    graph: GraphServer | None = None
     prices: PriceTable = NO_PRICES
     profiles: list[Profile] = field(default_factory=list)
     published_events: list[EventData] = field(default_factory=list)
@@ -124,6 +126,7 @@ class RetrievalHarness:
             planner=self.planner,
             router=self.router,
             judge=self.judge,
+            graph=self.graph,
             prices=self.prices,
         )
 

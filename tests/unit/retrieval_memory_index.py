@@ -26,7 +26,7 @@ from retrieval.words import FUNCTION_WORDS, split_words, stem_word
 from schemas.channels import DEFAULT_EF_SEARCH
 from schemas.facts import Fact
 from schemas.generations import Generation, IndexConfig
-from schemas.ids import content_id
+from schemas.ids import content_id, make_entity_id
 from schemas.ports.search import (
     ChildStates,
     ChunkView,
@@ -405,6 +405,23 @@ class MemoryIndex:
         for name, score in entities.items():
             for chunk_id in self._find_mentions(tenant, name):
                 scores[chunk_id] += score
+        return self._top_hits(tenant, scores, filters, k)
+
+    async def search_graph_nodes(
+        self,
+        tenant: str,
+        *,
+        entities: Mapping[UUID, float],
+        chunks: Mapping[UUID, float],
+        filters: Filters,
+        k: int,
+    ) -> Sequence[Hit]:
+        self._record_call("graph_nodes")
+        scores: dict[UUID, float] = defaultdict(float, chunks)
+        for name in self._mentions:
+            if (score := entities.get(make_entity_id(tenant, "name", name))) is not None:
+                for chunk_id in self._find_mentions(tenant, name):
+                    scores[chunk_id] += score
         return self._top_hits(tenant, scores, filters, k)
 
     def _list_neighbors(self, tenant: str, name: str, fan_out: int) -> list[tuple[str, float]]:

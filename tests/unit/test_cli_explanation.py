@@ -44,8 +44,11 @@ TRACE: dict[str, Any] = {
         "decided_by": "rules",
         "reason": "no name and no relation in the question",
     },
-    "channels": {"lexical": {"k": 100, "returned": 7, "best": 12.345, "ms": 3.0}},
-    "channels_failed": {"graph": "TIMED_OUT"},
+    "channels": {
+        "lexical": {"k": 100, "returned": 7, "best": 12.345, "ms": 3.0, "served_by": None},
+        "graph": {"k": 50, "returned": 2, "best": 1.16, "ms": 3.0, "served_by": "bolt"},
+    },
+    "channels_failed": {"semantic": "TIMED_OUT"},
     "usage": [
         {
             "task": "embed",
@@ -157,7 +160,8 @@ def test_explanation_fits_80_columns(
         "plan: factoid question, by rules; keywords: monthly, rent; embedded: What is the monthly",
         "route: hybrid after vector, decided by rules: no name and no relation in the question",
         "lexical: 7 of at most 100 candidates, best 12.35",
-        "graph: failed: TIMED_OUT",
+        "graph: 2 of at most 50 candidates, best 1.16, served by bolt",
+        "semantic: failed: TIMED_OUT",
         "refusal: best rerank score 0.71, threshold 0.55",
         "embed by e5: 1 calls, local",
         "answer by gpt\\x1b[2J: 2 calls, 1 failed, 5,210 tokens in, 90 out (bounds)",
