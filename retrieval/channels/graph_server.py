@@ -41,9 +41,12 @@ async def search_server(
     settings = GraphProfile.model_validate(request.settings)
     if settings.backend != "bolt" or hops == 0:
         return ServerSearch(None)
-    server, obstacle = request.graph_server, find_obstacle(request)
-    if server is None or obstacle is not None:
-        return ServerSearch(None, notes=(_format_fallback(obstacle or ""),))
+    server = request.graph_server
+    if server is None:
+        reason = _format_error(no_graph_server_error(request.tenant))
+        return ServerSearch(None, notes=(_format_fallback(reason),))
+    if obstacle := _find_obstacle(request):
+        return ServerSearch(None, notes=(_format_fallback(obstacle),))
     notes: list[str] = []
     try:
         async with asyncio.timeout(settings.timeout_s / 2):
@@ -54,7 +57,7 @@ async def search_server(
                     notes.append("The chat model's graph query found no chunk.")
                 except AnabranchError as error:
                     notes.append(f"The chat model's graph query failed ({_format_error(error)}).")
-            entities = await follow_seeds(
+            entities = await _follow_seeds(
                 server,
                 request.tenant,
                 seeds,
@@ -74,11 +77,9 @@ async def search_server(
     return ServerSearch(None, notes=(*notes, _format_fallback(reason)))
 
 
-def find_obstacle(request: ChannelRequest) -> str | None:
-    """Return why a graph server cannot serve the request, or None."""
+def _find_obstacle(request: ChannelRequest) -> str | None:
+    """Return why a graph server must not serve the request, or None."""
     generation = request.snapshot.generation
-    if request.graph_server is None:
-        return _format_error(no_graph_server_error(request.tenant))
     if request.readers is not None:
         return "the caller is limited to readers, and the server has the documents of all"
     if generation.state != "live":
@@ -94,7 +95,7 @@ def _format_error(error: AnabranchError) -> str:
     return f"{error.code}: {error.detail}"
 
 
-async def follow_seeds(
+async def _follow_seeds(
     server: GraphServer,
     tenant: str,
     seeds: Sequence[EntitySeed],

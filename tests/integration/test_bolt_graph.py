@@ -45,7 +45,7 @@ async def test_role_of_tenant_reads_its_visible_rows_only(database: str) -> None
         for view, count in counts.items():
             assert await stack.connection.fetchval(f"select count(*) from {view}") == 0
             for tenant in ("acme", "globex"):
-                rows = await read_view(stack, tenant, view)
+                rows = await read_view(stack.connection, tenant, view)
                 assert {row["tenant"] for row in rows} == {tenant} and len(rows) == count
         # The session cannot choose another tenant, nor read past the views.
         for attack in (
@@ -56,7 +56,7 @@ async def test_role_of_tenant_reads_its_visible_rows_only(database: str) -> None
             "entity_mentions",
         ):
             with pytest.raises(Exception, match=r"permission denied|does not exist"):
-                await read_view(stack, "acme", attack)
+                await read_view(stack.connection, "acme", attack)
 
 
 async def test_tenant_too_long_for_a_role_is_rejected(database: str) -> None:
@@ -75,7 +75,7 @@ async def run(
 async def test_server_answers_with_rows_of_the_tenant(database: str, bolt_url: str) -> None:
     async with open_search_stack(database) as stack, open_graph(bolt_url) as graph:
         await insert_tenants(stack)
-        await load_graph(stack, bolt_url, "acme", "globex")
+        await load_graph(stack.connection, bolt_url, "acme", "globex")
 
         found = await run(
             graph,
@@ -114,7 +114,7 @@ async def test_server_answers_with_rows_of_the_tenant(database: str, bolt_url: s
 async def test_results_are_bounded_and_slow_queries_end(database: str, bolt_url: str) -> None:
     async with open_search_stack(database) as stack:
         await insert_tenants(stack)
-        await load_graph(stack, bolt_url, "acme", "globex")
+        await load_graph(stack.connection, bolt_url, "acme", "globex")
         async with open_graph(bolt_url, max_rows=5) as graph:
             result = await run(graph, "UNWIND $xs AS x UNWIND $xs AS y RETURN x LIMIT 90000", XS)
             assert len(result.rows) == result.limit == 5

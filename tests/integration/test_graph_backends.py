@@ -69,7 +69,7 @@ async def insert_network(stack: SearchStack) -> None:
 async def open_network(database: str, url: str) -> AsyncIterator[SearchStack]:
     async with open_search_stack(database) as stack:
         await insert_network(stack)
-        await load_graph(stack, url, "acme")
+        await load_graph(stack.connection, url, "acme")
         yield stack
 
 
@@ -180,7 +180,7 @@ async def test_cypher_of_the_shipped_prompt_runs(database: str, bolt_url: str) -
 
 async def test_server_follows_relations_of_the_tenant_only(database: str, bolt_url: str) -> None:
     async with open_network(database, bolt_url) as stack:
-        await load_graph(stack, bolt_url, "acme", "globex")
+        await load_graph(stack.connection, bolt_url, "acme", "globex")
         async with open_graph(bolt_url) as server:
             hubs = [make_entity_id(tenant, "person", HUB) for tenant in ("acme", "globex")]
             relations = await server.follow_relations("acme", hubs, 3)

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import asyncpg
 import pytest
 from neo4j import GraphDatabase
 
 from engines.graph.bolt import BoltGraph, open_bolt_graph
-from tests.support.search_stack import SearchStack
 
 AUTH = ("root", "arcade-test-1")
 # A process of its own, since a JVM cannot be stopped within one.
@@ -73,34 +73,33 @@ def bolt_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.kill()
 
 
-async def read_view(stack: SearchStack, tenant: str, view: str) -> list[dict[str, Any]]:
+async def read_view(connection: asyncpg.Connection, tenant: str, view: str) -> list[dict[str, Any]]:
     """Read a view as the role of a tenant, as PuppyGraph does."""
-    role = await stack.connection.fetchval("select grant_graph_access($1)", tenant)
-    await stack.connection.execute(f'grant "{role}" to current_user')
-    await stack.connection.execute(f'set role "{role}"')
+    role = await connection.fetchval("select grant_graph_access($1)", tenant)
+    await connection.execute(f'grant "{role}" to current_user')
+    await connection.execute(f'set role "{role}"')
     try:
-        return [dict(row) for row in await stack.connection.fetch(f"select * from {view}")]
+        return [dict(row) for row in await connection.fetch(f"select * from {view}")]
     finally:
-        await stack.connection.execute("reset role")
+        await connection.execute("reset role")
 
 
-async def load_graph(stack: SearchStack, url: str, *tenants: str) -> None:
+async def load_graph(connection: asyncpg.Connection, url: str, *tenants: str) -> None:
     """Copy the graph of the tenants into one database. A deployment has one for each."""
     with GraphDatabase.driver(url, auth=AUTH) as driver, driver.session(database="shared") as to:
         to.run("MATCH (n) DETACH DELETE n").consume()
         for tenant in tenants:
             for label, view in NODES.items():
-                for row in await read_view(stack, tenant, view):
-                    to.run(f"CREATE (n:{label}) SET n = $row", row=row).consume()
+                rows = await read_view(connection, tenant, view)
+                to.run(f"UNWIND $rows AS row CREATE (n:{label}) SET n = row", rows=rows).consume()
             for kind, (view, source, source_id, target, target_id) in RELATIONSHIPS.items():
-                for row in await read_view(stack, tenant, view):
-                    to.run(
-                        f"MATCH (a:{source} {{id: $a}}), (b:{target} {{id: $b}}) "
-                        f"CREATE (a)-[r:{kind}]->(b) SET r = $row",
-                        a=row[source_id],
-                        b=row[target_id],
-                        row=row,
-                    ).consume()
+                rows = await read_view(connection, tenant, view)
+                to.run(
+                    f"UNWIND $rows AS row MATCH (a:{source} {{id: row.{source_id}}}) "
+                    f"MATCH (b:{target} {{id: row.{target_id}}}) "
+                    f"CREATE (a)-[r:{kind}]->(b) SET r = row",
+                    rows=rows,
+                ).consume()
 
 
 @asynccontextmanager
