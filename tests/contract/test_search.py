@@ -18,6 +18,7 @@ import snowballstemmer
 from retrieval.document_links import fold_document_name
 from schemas.errors import NotFound
 from schemas.generations import LexicalConfig
+from schemas.ids import make_entity_id
 from schemas.ports.search import EntitySeed, Hit, IndexSnapshot, RankingFacts, SearchIndex
 from schemas.questions import Filters
 from tests.support.document_rows import (
@@ -498,6 +499,63 @@ async def test_graph_follows_only_the_heaviest_relations(world: SearchWorld) -> 
             k=9,
         )
         assert set(await locate(snapshot, hits)) == {("hub", 0), ("hub", 5), ("hub", 6)}
+
+
+async def test_graph_nodes_are_mapped_to_chunks_that_the_caller_may_read(
+    world: SearchWorld,
+) -> None:
+    shown = SampleDocument("shown", ["ada", "bob"], collection="letters")
+    hidden = SampleDocument("hidden", ["ada"], readers=("user:ana",))
+    foreign = SampleDocument("foreign", ["ada"], tenant="other")
+    await world.add(shown, hidden, foreign)
+    for document in (shown, hidden, foreign):
+        await world.mention(document, 0, "ada")
+    await world.mention(shown, 1, "ada")
+    await world.mention(shown, 1, "bob")
+    entities = {
+        make_entity_id(tenant, "name", name): score
+        for tenant in ("default", "other")
+        for name, score in (("ada", 1.0), ("bob", 0.5), ("zoe", 9.0))
+    }
+
+    async def find(
+        readers: tuple[str, ...] | None = None, filters: Filters = NO_FILTERS, k: int = 9
+    ) -> tuple[dict[Place, float], dict[Place, float]]:
+        """Return the chunks of the entities, and those among the chunks of all documents."""
+        async with world.search.open_snapshot() as everything:
+            chunk_ids = {
+                hit.chunk_id: 0.25
+                for tenant in ("default", "other")
+                for hit in (
+                    await everything.search_lexical(
+                        tenant, "ada bob", language="en", filters=NO_FILTERS, k=9, budget=99
+                    )
+                ).hits
+            }
+        assert len(chunk_ids) == 4
+        async with world.search.open_snapshot(readers=readers) as snapshot:
+            found = [
+                await snapshot.search_graph_nodes(
+                    "default", entities=nodes, chunks=chunks, filters=filters, k=k
+                )
+                for nodes, chunks in ((entities, {}), ({}, {**chunk_ids, UUID(int=1): 1.0}))
+            ]
+            return await locate(snapshot, found[0]), await locate(snapshot, found[1])
+
+    first, second, secret = ("shown", 0), ("shown", 1), ("hidden", 0)
+    assert await find() == (
+        {second: 1.5, first: 1.0, secret: 1.0},
+        {first: 0.25, second: 0.25, secret: 0.25},
+    )
+    assert await find(readers=("user:bob",)) == (
+        {second: 1.5, first: 1.0},
+        {first: 0.25, second: 0.25},
+    )
+    assert await find(filters=Filters(collections=["letters"])) == (
+        {second: 1.5, first: 1.0},
+        {first: 0.25, second: 0.25},
+    )
+    assert list((await find(k=1))[0]) == [second]
 
 
 async def test_passages_are_read_with_their_families(world: SearchWorld) -> None:
