@@ -241,7 +241,12 @@ async def run_retrieval_eval(
         async def search(
             text: str, selected_channels: Sequence[Channel] | None
         ) -> list[tuple[str, float]]:
-            return await rank_documents(stack, text, selected_channels, profile)
+            request = SearchRequest(
+                query=text,
+                profile=profile,
+                channels=list(selected_channels) if selected_channels else None,
+            )
+            return await rank_documents(stack, request)
 
         report, run = await evaluate_retrieval(
             path, ingest, search, channels=channels, clock=overrides.clock, profile=profile
@@ -249,13 +254,8 @@ async def run_retrieval_eval(
         return {**report, "failed": failures}, run
 
 
-async def rank_documents(
-    stack: EphemeralStack, text: str, channels: Sequence[Channel] | None, profile: str
-) -> list[tuple[str, float]]:
+async def rank_documents(stack: EphemeralStack, request: SearchRequest) -> list[tuple[str, float]]:
     """Return external ids and scores, best first, before refusal and trimming."""
-    request = SearchRequest(
-        query=text, profile=profile, channels=list(channels) if channels else None
-    )
     ranked = await stack.retriever.rank_documents(CALLER, request, RANKING_DEPTH)
     return [(external_id or str(document_id), score) for document_id, external_id, score in ranked]
 

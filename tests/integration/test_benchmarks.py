@@ -15,6 +15,7 @@ from benchmarks.harness import make_text_records, run_pipeline
 from benchmarks.null_engines import make_null_overrides
 from benchmarks.peers.report import format_tables
 from benchmarks.ratios import SHORT_RUNS, RatioComparison, compare_ratio, run_program
+from benchmarks.retrieval_sets import CONFIGURATIONS
 from benchmarks.synthetic_tables import add_copies, store_templates
 from sql.integrity import check_integrity
 from tests.support.eventually import eventually
@@ -33,6 +34,21 @@ DIFFERENCES = ("missing", "duplicates", "extra", "wrong")
 )
 def test_benchmark_prints_its_figures(arguments: list[str], figures: set[str]) -> None:
     assert figures <= run_program(*arguments).keys()
+
+
+def test_ablations_measure_every_configuration(tmp_path: Path) -> None:
+    texts = ["Pumps raise water.", "Valves stop the flow.", "Pipes carry oil."]
+    for name, lines in {
+        "corpus.jsonl": [json.dumps({"id": str(n), "text": text}) for n, text in enumerate(texts)],
+        "queries.jsonl": [json.dumps({"id": "q", "text": "What raises water?"})],
+        "qrels.tsv": ["query-id\tcorpus-id\tscore", "q\t0\t1"],
+    }.items():
+        (tmp_path / name).write_text("\n".join(lines))
+    report = run_program("retrieval_sets", "--ablations", "--chunking=small", str(tmp_path))
+    assert report["configurations"].keys() == {*CONFIGURATIONS, "hybrid, small chunks"}
+    for name, figures in report["configurations"].items():
+        # The question names no entity, so that the graph alone finds nothing.
+        assert figures["metrics"]["ndcg@10"] == (0 if name == "graph" else 1), name
 
 
 @pytest.mark.parametrize("name", SHORT_RUNS)
