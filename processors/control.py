@@ -118,6 +118,7 @@ def project(event: Event[Decision | ErasureData | CollectionData | AuditRecorded
                 remains=tuple(receipt.remains),
                 raw_until=receipt.raw_until,
                 completed_at=receipt.completed_at,
+                log_offset=offset,
             )
         case AuditRecorded() as audit:
             yield AuditRow(

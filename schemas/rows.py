@@ -374,6 +374,7 @@ class ErasureReceiptRow:
     remains: tuple[str, ...]
     raw_until: datetime | None
     completed_at: datetime
+    log_offset: int
 
 
 @dataclass(frozen=True, slots=True)

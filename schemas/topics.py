@@ -28,7 +28,7 @@ class Topic(str):
     written_by: frozenset[Writer]
     read_by_producers: bool
     is_sealed: bool
-    """True if payloads are encrypted with the key of the document, run or fact."""
+    """True if all payloads are encrypted with the key of the document, run or fact."""
     retention: timedelta | None
     """None keeps records forever: a rebuild needs all of them."""
     payload_in_feed: bool

@@ -38,6 +38,7 @@ AFFECTED_TABLES = (
     "runs",
     "feedback",
     "facts",
+    "entity_aliases",
     "lexical_deltas",
     "source_changes",
     "source_rows",
@@ -118,11 +119,15 @@ class PgErasure:
                 counts_by_place["facts"] = await connection.fetchval(
                     load_query("count_facts"), documents
                 )
+                counts_by_place["entity_aliases"] = await connection.fetchval(
+                    load_query("count_aliases"), documents
+                )
+                n_entities = await connection.fetchval(load_query("count_named"), documents)
                 counts_by_place |= {
                     EVENT_COUNT: await connection.fetchval(
                         load_query("erasable_events"), documents
                     ),
-                    SUBJECT_COUNT: len(documents) - counts_by_place["facts"],
+                    SUBJECT_COUNT: len(documents) - counts_by_place["facts"] - n_entities,
                 }
                 counts_by_place[SOURCE_COUNT] = await connection.fetchval(
                     load_query("source_names"), documents
@@ -281,6 +286,7 @@ class PgErasure:
                 await connection.execute(load_query("delete_erased_owners"), document_ids)
                 await connection.execute(load_query("erase_amendments"), document_ids)
                 await connection.execute(load_query("erase_facts"), document_ids, readable)
+                await connection.execute(load_query("erase_aliases"), document_ids)
                 # Cached answers may quote the erased documents.
                 await record_index_change(connection, ALL_GENERATIONS, [tenant])
                 # In the same transaction, so that a repeated erasure adds nothing twice.
@@ -356,6 +362,10 @@ async def write_erasure_row(
                 row.completed_at,
             )
             await connection.execute(load_query("complete_erasure"), row.receipt_id, *values)
+            # Already deleted, unless the tables are rebuilt from events that stay readable.
+            await connection.execute(
+                load_query("erase_tenant_aliases"), row.receipt_id, row.log_offset
+            )
 
 
 class PgErasureReceipts:

@@ -263,7 +263,7 @@ def _get_message_name(event_class: type[EventData]) -> str:
 
 def _build_message(event_class: type[EventData]) -> dict[str, Any]:
     headers = CLOUDEVENTS_HEADERS
-    if event_class.topic.is_sealed:
+    if event_class.is_sealed:
         headers = headers | {"properties": headers["properties"] | SEALED_HEADERS}
     return {
         "name": event_class.event_type(),

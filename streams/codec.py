@@ -119,21 +119,21 @@ class Codec:
         # Nulls are left out, except on `outcomes`, which other programs read.
         payload = event.data.model_dump_json(exclude_none=event.data.topic != OUTCOMES).encode()
         headers = format_headers(event)
-        # Sealed with the key of its document, run or fact; a dead letter without a document has its
-        # own.
-        names = ("run_id", "feedback_id", "fact_id", "event_id")
+        # Sealed with the key of its document, run, fact or entity; a dead letter without a document
+        # has its own.
+        names = ("run_id", "feedback_id", "fact_id", "entity_id", "event_id")
         ids = (getattr(event.data, name, None) for name in names)
         subject = event.document_id or next(filter(None, ids), None)
         tenant = event.tenant or getattr(event.data, "tenant", None)
-        is_sealed = event.data.topic.is_sealed
+        is_sealed = event.data.is_sealed
         key_id: UUID | None = None
         context = b""
         # Only a dead letter may have no tenant: its record named none, and no key is for it.
         has_owner = tenant is not None or hasattr(event.data, "tenant")
         if is_sealed and (subject is None or not has_owner):
             raise ValueError(
-                f"{event.data.event_type()} goes to the sealed topic {topic}, but names no tenant "
-                "and document, run or event to encrypt it for. Set them in the envelope."
+                f"{event.data.event_type()} is sealed on topic {topic}, but names no tenant and "
+                "document, run or event to encrypt it for. Set them in the envelope."
             )
         if is_sealed and subject is not None and tenant is not None:
             context = _build_sealing_context(
@@ -221,8 +221,9 @@ class Codec:
             self.signer.check(stored_record)
         attributes, payload = parse_record(stored_record.record)
         event_class, version = self._resolve_event_class(topic, attributes)
-        # Events of tenants without encryption are on sealed topics too, without a key id.
-        if event_class.topic.is_sealed and "keyid" in attributes:
+        # Without a key id: events of tenants without encryption, and those that an earlier version
+        # did not seal.
+        if event_class.is_sealed and "keyid" in attributes:
             payload = await self._open_payload(
                 attributes, payload, attributes["type"], stored_record.position.topic
             )

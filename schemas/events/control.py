@@ -73,7 +73,7 @@ class GenerationCalibrated(EventData, name="generation.calibrated", topic=CONTRO
     calibration: Calibration
 
 
-class EntityAmended(EventData, name="entity.amended", topic=CONTROL):
+class EntityAmended(EventData, name="entity.amended", topic=CONTROL, is_sealed=True):
     """A person added or removed aliases of an entity."""
 
     tenant: str

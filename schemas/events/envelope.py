@@ -24,7 +24,8 @@ class EventData(BaseModel):
 
     Subclasses declare name, topic and major version in their class line: `class
     DocumentX(EventData, name="document.x", topic=RAW)`. A subclass with a version above 1 needs one
-    function in `upcasts` for every older version, since stored events are never rewritten.
+    function in `upcasts` for every older version, since stored events are never rewritten. With
+    `is_sealed`, its events are sealed on a topic whose others are not.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -33,6 +34,8 @@ class EventData(BaseModel):
     version: ClassVar[int]
     topic: ClassVar[Topic]
     upcasts: ClassVar[Mapping[int, Upcast]]
+    is_sealed: ClassVar[bool]
+    """Whether payloads are encrypted. Events of an earlier version may be in clear."""
 
     def __init_subclass__(
         cls,
@@ -41,6 +44,7 @@ class EventData(BaseModel):
         topic: Topic | None = None,
         version: int = 1,
         upcasts: Mapping[int, Upcast] | None = None,
+        is_sealed: bool = False,
         **kwargs: object,
     ) -> None:
         super().__init_subclass__(**kwargs)  # type: ignore[arg-type]
@@ -48,6 +52,7 @@ class EventData(BaseModel):
             if topic is None:
                 raise TypeError(f"Event {name} has no topic.")
             cls.name, cls.topic, cls.version, cls.upcasts = name, topic, version, upcasts or {}
+            cls.is_sealed = is_sealed or topic.is_sealed
             # Checked when the class is defined: a gap would otherwise appear with the first old
             # event.
             if missing := set(range(1, version)) - set(cls.upcasts):

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import structlog
 
-from processors import STAGES, TOPICS
+from processors import STAGES, TOPICS, control
 from schemas.topics import ACCEPTED, CONTROL, FEEDBACK, QUERIES, RAW, get_base_topic
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
@@ -30,8 +30,8 @@ class DrainBarrier:
     Then it waits until every replay has finished its current batch. It returns the time, by the
     database's clock, at which it began: nothing that was decrypted before is still being written.
 
-    Stage `control` is left out, because erasures run in it. Builds that are paused or failed are
-    left out too.
+    Of the stages that read topic `control`, only the one that projects it counts: erasures run in
+    another. Builds that are paused or failed are left out.
     """
 
     storage: Storage
@@ -46,13 +46,15 @@ class DrainBarrier:
         )
 
     async def wait_for_arrivals(self) -> None:
-        """Wait until the tables know the documents and facts of every event that was sent."""
+        """Wait until the tables know what every event that was sent is about: documents, facts and
+        entities.
+        """
         assignments = [
             assignment
             for assignment in await self._list_assignments()
             if not assignment.suppresses_outcomes
         ]
-        for topic in (RAW, ACCEPTED, FEEDBACK):
+        for topic in (RAW, ACCEPTED, FEEDBACK, CONTROL):
             await self._wait_for_topic(
                 [
                     assignment
@@ -86,7 +88,7 @@ class DrainBarrier:
         return [
             assignment
             for assignment in assignments
-            if assignment.topic != CONTROL
+            if (assignment.topic != CONTROL or assignment.stage.name == control.STAGE.name)
             and not (assignment.suppresses_outcomes and assignment.generation.name in halted_builds)
         ]
 

@@ -114,7 +114,7 @@ def _format_receipt(row: Mapping[str, Any]) -> dict[str, Any]:
 
 _SEALED = [topic for topic in TOPICS if topic.is_sealed]
 ENCRYPTED_TOPICS = (
-    f"topics {', '.join(_SEALED[:-1])} and {_SEALED[-1]}, and those of other generations"
+    f"topics {', '.join(_SEALED)}, those of other generations, and aliases on topic {CONTROL}"
 )
 
 

@@ -78,6 +78,23 @@ insert into entity_aliases as a (tenant, entity_id, alias, is_removed, decided_a
 on conflict (tenant, entity_id, key) do update set alias = excluded.alias, is_removed = excluded.is_removed, decided_at = excluded.decided_at
 where a.decided_at <= excluded.decided_at
 
+-- name: count_aliases
+-- Number of aliases of these entities, removed ones included.
+select count(*) from entity_aliases where entity_id = any($1)
+
+-- name: count_named
+-- Number of these ids that are entities with aliases.
+select count(distinct entity_id) from entity_aliases where entity_id = any($1)
+
+-- name: erase_aliases
+-- Delete the aliases of entities.
+delete from entity_aliases where entity_id = any($1)
+
+-- name: erase_tenant_aliases
+-- Delete the aliases that a tenant decided before its erasure $1, which ended at offset $2 of topic `control`.
+delete from entity_aliases a using erasures e
+where e.receipt_id = $1 and e.scope = 'tenant' and a.tenant = e.tenant and a.decided_at < $2
+
 -- name: unknown_aliases
 -- The aliases among $3 that entity $2 does not have, or no longer has, in the order of $3.
 select alias from unnest($3::text[]) with ordinality asked (alias, place)

@@ -46,7 +46,7 @@ def test_every_event_version_is_recorded(event: type[EventData]) -> None:
     wanted = {(event.topic, kind, b"application/json") for kind in list_versions(event)}
     if event.topic == RAW:
         wanted |= {(event.topic, kind, STRUCTURED) for kind in list_versions(event)}
-    if event.topic.is_sealed:
+    if event.is_sealed:
         wanted |= {(event.topic, kind, SEALED) for kind in list_versions(event)}
     missing = sorted(wanted - DECODED_KINDS)
     assert missing == [], f"Not recorded. Run `{RECORD_COMMAND}`."

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from uuid import UUID
 
-from schemas.rows import EntityAliasRow
+from schemas.rows import EntityAliasRow, ErasureReceiptRow, ErasureRequestRow
 from sql.entities import PgEntities
 from sql.inbox.shared_rows import write_shared_rows
 from tests.support.api_client import LOCAL_CALLER, make_caller
@@ -113,3 +114,29 @@ async def test_similar_names_are_found_by_their_beginning_in_one_tenant(database
         ]
         assert await find("harborr", "other") == []
         assert await find("harvest") == []
+
+
+async def test_rebuild_restores_no_alias_of_an_erased_tenant(database: str) -> None:
+    now, receipt = datetime.now(UTC), UUID(int=9)
+    async with open_search_stack(database) as stack:
+        aliases = [
+            EntityAliasRow(tenant, UUID(int=1), alias, False, offset)
+            for tenant, alias, offset in (
+                ("default", "Erased", 5),
+                ("other", "Foreign", 5),
+                ("default", "Later", 12),
+            )
+        ]
+        for scope in ("collection", "tenant"):
+            await write_shared_rows(
+                stack.connection,
+                [
+                    *aliases,
+                    ErasureRequestRow(receipt, "default", scope, "default", now),
+                    ErasureReceiptRow(receipt, 1, {}, 0, "nothing", (), None, now, log_offset=8),
+                ],
+            )
+            left = await stack.connection.fetch("select alias from entity_aliases order by 1")
+            erased = ["Erased"] if scope == "collection" else []
+            assert [row["alias"] for row in left] == [*erased, "Foreign", "Later"]
+            receipt = UUID(int=10)

@@ -40,7 +40,6 @@ DECISION_TABLES = {
     "source_tables": "positions of whole tables",
     "source_progress": "places",
     "document_owners": "names of sources; an erasure forgets the documents' rows",
-    "entity_aliases": "names that people gave to entities: a setting, and not of a document",
     "exams": "spans of questions and what became of them; no text of a document",
     "calibrations": "thresholds and counts",
     "collection_profiles": "names of collections and profiles",

@@ -11,6 +11,7 @@ import pytest
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
+from schemas.errors import DataErased
 from sql.pool import Connection, close_pool, open_pool
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.erasure import (
@@ -177,6 +178,44 @@ async def test_erased_fact_is_found_nowhere(
     rerun = await world.http.post(f"/v1/runs/{run['run_id']}/rerun")
     assert rerun.json()["code"] == "RUN_ERASED"
     assert [fact["fact_id"] for fact in (await world.ask(question))["facts"]] == [kept]
+
+
+async def test_aliases_are_found_nowhere_after_erasure_of_their_tenant(
+    world: ApiWorld, settings: Settings, database: str
+) -> None:
+    await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
+    page = await eventually(lambda: world.fetch_json("/v1/entities"), lambda page: page["items"])
+    entity = page["items"][0]["id"]
+    for change in (
+        {"add_aliases": [CANARY, f"the {METADATA_CANARY}"]},
+        {"remove_aliases": [f"the {METADATA_CANARY}"]},
+    ):
+        amended = await world.http.patch(f"/v1/entities/{entity}", json=change)
+        assert amended.json()["status"] == "applied", amended.text
+    canaries = [CANARY, METADATA_CANARY]
+    assert await find_canaries(database, settings.data_dir, canaries) == {
+        "anabranch.entity_aliases"
+    }
+    # An entity is no document, although its aliases have a key.
+    other = await world.http.post("/v1/erasures", json={"scope": "document", "name": entity})
+    assert other.status_code == 404
+
+    receipt = await erase(world, "tenant", "default")
+
+    assert receipt["documents"] == 1 and receipt["removed"]["entity_aliases"] == 2
+    assert await find_canaries(database, settings.data_dir, canaries) == set()
+    storage = world.worker.storage
+    amendments = [
+        record
+        async for record in storage.log.read("control")
+        if record.record.headers["ce_type"] == b"entity.amended.v1"
+    ]
+    assert len(amendments) == 2
+    for record in amendments:
+        with pytest.raises(DataErased):
+            await storage.codec.decode(record)
+    feed = await world.fetch_json("/v1/events", topics="control", after="begin", limit=200)
+    assert not any(canary in str(feed) for canary in canaries)
 
 
 async def test_erased_document_can_be_ingested_again(world: ApiWorld) -> None:

@@ -299,7 +299,7 @@ def test_undecodable_record_belongs_to_its_named_tenant() -> None:
 async def test_event_without_subject_is_not_written_in_clear_to_a_sealed_topic() -> None:
     chunked = DocumentChunked.model_construct(tenant="t", document_id=UUID(int=9), parents=[])
     event = Event(UUID(int=7), chunked, "anabranch/chunk", "7", NOW, "t")
-    with pytest.raises(ValueError, match=r"document\.chunked\.v1 goes to the sealed topic chunked"):
+    with pytest.raises(ValueError, match=r"document\.chunked\.v1 is sealed on topic chunked"):
         await Codec().encode(event, "chunked", "key")
 
 
