@@ -48,6 +48,7 @@ from retrieval.extractive_answer import select_quotes
 from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import find_question_terms
 from retrieval.retrieval_result import RetrievalResult
+from schemas.answer_profiles import AnswerProfile
 from schemas.questions import Filters, QueryRequest
 
 FloatArray = NDArray[np.float64]
@@ -315,7 +316,7 @@ def describe(sample: Sample) -> dict[str, float]:
 def is_right(sample: Sample) -> bool:
     """Tell whether the quotes hold all that the question wants."""
     evidence = replace(sample.evidence, scores=tuple(sample.scores.tolist()))
-    quotes = [quote for _, quote in select_quotes(evidence, sample.plan)]
+    quotes = [quote for _, quote in select_quotes(evidence, sample.plan, AnswerProfile())]
     text = normalize_text("\n".join(f"{quote.text}\n{quote.readable_text}" for quote in quotes))
     return sample.question.is_answerable and all(
         any(contains(text, gold) for gold in group) for group in sample.question.groups

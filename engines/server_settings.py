@@ -30,8 +30,8 @@ class NoServerInstrumentation:
 class ServerRetryPolicy:
     """Retries and circuit breaking for one server.
 
-    `total_timeout_s` bounds all attempts with their waits. After `failure_threshold` failures in a
-    row the circuit stays open for `circuit_open_s`.
+    A request that fails `total_timeout_s` or more after its first attempt began is not attempted
+    again. After `failure_threshold` failures in a row the circuit stays open for `circuit_open_s`.
     """
 
     attempts: int = 3

@@ -71,7 +71,7 @@ async def _weigh(
         resources.embedder,
         reranker if is_reranker_usable else None,
         resources.states,
-        query.profile.rerank.timeout_s,
+        query.profile.rerank,
     )
     query.usage.rerank_requests += evidence.rerank_requests
     return evidence

@@ -27,9 +27,10 @@ from retrieval.question_terms import (
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.relevance import RelevanceDecision
 from retrieval.words import extract_content_words, stem_word
-from schemas.profiles import AnswerProfile
+from schemas.answer_profiles import AnswerProfile
 
-# Sentences that the quotes are chosen from.
+# Not settings, since the weights were learned with these numbers.
+# Sentences that the quotes are chosen from with the default `answer.max_quotes`.
 N_QUOTED = 3
 # Similarity below which a word of the question has no counterpart.
 WEAK_SIMILARITY = 0.45

@@ -26,6 +26,7 @@ from retrieval.question_terms import find_question_terms, index_text_terms
 from retrieval.quote_candidates import QuoteCandidate, find_equal_quotes
 from retrieval.redaction import Redactor
 from retrieval.words import extract_content_words, stem_word
+from schemas.answer_profiles import AnswerProfile
 from schemas.questions import Conflict, ConflictingValue
 
 # Kinds of quantities that answer a question of the type. Other quantities must be equal.
@@ -44,6 +45,7 @@ _EDITION_WORDS = frozenset(map(stem_word, (
     "current", "previous", "document", "file", "novo", "nova", "antigo", "antiga", "atualizado",
     "nouveau", "ancien", "neu", "alt",
 )))  # fmt: skip
+# Not settings: they define when two sentences are about the same number.
 _MIN_SHARED_WORDS = 2
 _MIN_SHARE = 0.5
 # Every sentence is compared with the best ones only.
@@ -78,13 +80,13 @@ class _Statement:
 
 
 def find_conflict(
-    evidence: Evidence, plan: QueryPlan, max_distance: float
+    evidence: Evidence, plan: QueryPlan, profile: AnswerProfile
 ) -> ConflictingRows | None:
     """Return the conflict that involves the best of the candidates to quote, if any does.
 
-    They are compared with all candidates up to `max_distance` in score from the best one: that a
-    sentence says the same makes it about the question too. A question that asks
-    for no number or date, such as one for a name, has no conflict.
+    They are compared with all candidates up to `conflict_distance` in score from the best one: that
+    a sentence says the same makes it about the question too. A question that asks for no number or
+    date, such as one for a name, has no conflict.
     """
     answer_type = detect_answer_type(plan.question)
     if answer_type not in _ANSWERING_KINDS:
@@ -92,9 +94,9 @@ def find_conflict(
     kinds = _ANSWERING_KINDS[answer_type]
     candidates, scores = evidence.candidates, evidence.get_scores(plan)
     order = rank_rows(scores)
-    rows = [row for row in order if scores[row] >= scores[order[0]] - max_distance]
+    rows = [row for row in order if scores[row] >= scores[order[0]] - profile.conflict_distance]
     statements = {row: _read_statement(candidates[row]) for row in rows[:_MAX_COMPARED]}
-    for lead in rows_to_quote(scores, rows):
+    for lead in rows_to_quote(scores, rows, profile):
         places: dict[int, Place] = {}
         values: set[str] = set()
         for row, other in statements.items():
@@ -114,12 +116,13 @@ def cite_conflict(
     evidence: Evidence,
     citations: CitationList,
     redactor: Redactor,
+    max_sources: int,
 ) -> Conflict | None:
     """Cite every source of each value; None unless at least two values can be cited."""
     values = []
     for row, (start, end) in conflict.places.items() if conflict else ():
         quote = evidence.candidates[row]
-        if numbers := citations.cite(find_equal_quotes(quote, evidence.candidates)):
+        if numbers := citations.cite(find_equal_quotes(quote, evidence.candidates, max_sources)):
             value = redactor.mask(quote.readable_text)[start:end]
             values.append(ConflictingValue(value=value, citations=list(numbers)))
     return Conflict(values=values) if len(values) > 1 else None

@@ -9,9 +9,6 @@ from uuid import UUID
 from retrieval.parent_expansion import RankedParent
 from schemas.ports.search import ChunkView, ParentView
 
-# Folded passages that are read for each context, to be cited beside it.
-MAX_DUPLICATES = 4
-
 
 @dataclass(frozen=True, slots=True)
 class ContextPassage:
@@ -72,22 +69,24 @@ def pack_contexts(
     return contexts
 
 
-def attach_duplicates(context: ContextPassage, views: Mapping[UUID, ParentView]) -> ContextPassage:
+def attach_duplicates(
+    context: ContextPassage, views: Mapping[UUID, ParentView], max_sources: int
+) -> ContextPassage:
     """Add the first folded passage of each other document."""
     passages = {
         duplicate.document_id: ContextPassage(
             context.n, duplicate, views[duplicate.parent_id], (duplicate.best.chunk,)
         )
-        for duplicate in reversed(list_duplicates(context.parent))
+        for duplicate in reversed(list_duplicates(context.parent, max_sources))
         if duplicate.parent_id in views
     }
     return replace(context, duplicates=tuple(passages.values()))
 
 
-def list_duplicates(parent: RankedParent) -> list[RankedParent]:
-    """List the best folded passages of other documents."""
+def list_duplicates(parent: RankedParent, max_sources: int) -> list[RankedParent]:
+    """List the best folded passages of other documents, which are sources beside the parent."""
     others = [item for item in parent.duplicates if item.document_id != parent.document_id]
-    return others[:MAX_DUPLICATES]
+    return others[: max_sources - 1]
 
 
 def trim_parents(

@@ -28,29 +28,27 @@ from retrieval.question_terms import find_question_terms, index_text_terms
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.reranking import TokenStateReader, TokenStates
 from retrieval.words import extract_content_words, extract_word_keys, stem_word
+from schemas.answer_profiles import AnswerProfile
 from schemas.errors import AnabranchError
 from schemas.ids import content_id
 from schemas.ports.engines import Embedder, QueryEmbedding, Reranker, RerankPassage, TokenSpans
+from schemas.profiles import RerankProfile
 from schemas.values import format_embedding_text
 
 FloatArray = NDArray[np.float64]
 
-# Without stored states sentences must be embedded: about 700 tokens, a third of a second on one
-# core.
-MAX_EMBEDDED_SENTENCES = 24
+# Not settings: the weights of scores without a model, chosen together and on the scale of learned
+# ones, in which a profile's distances are measured.
 LEXICAL_WEIGHT = 0.5
 VALUE_BONUS = 0.15
 # Subtracted for each context ranked before the sentence's own, up to three.
 RANK_PENALTY = 0.1
 # Most that the sentence before it adds to the similarity of a sentence. Measured: 99 % gain less.
+# Not a setting: the learned weight of the feature depends on it.
 MAX_GAIN = 0.25
 # Brings scores without a model to the scale of learned ones, which are logarithms: three quarters
 # of the best score lie 2.3 below it.
 FALLBACK_SCALE = 8.0
-MAX_QUOTES = 3
-# Distance in score from the lead up to which a further quote is shown. Measured: at 2 the quotes
-# hold 99 % of the answers that they hold without a limit, in two thirds of the words.
-MAX_DISTANCE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +98,14 @@ async def weigh_evidence(
     embedder: Embedder,
     reranker: Reranker | None,
     stored_states: TokenStateReader,
-    timeout_s: float,
+    profile: RerankProfile,
 ) -> Evidence:
-    """Score the candidates. When the engines fail or exceed `timeout_s`, there are no scores."""
+    """Score the candidates. When the engines fail or exceed the time-out, there are no scores."""
     evidence = Evidence(tuple(candidates))
     if not candidates:
         return evidence
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(profile.timeout_s):
             if reranker is None or reranker.role == "added":
                 similarities = await _compare_stored_states(
                     candidates, query, embedder, stored_states
@@ -115,7 +113,7 @@ async def weigh_evidence(
                 if similarities is not None:
                     features = compute_selection_features(candidates, plan, similarities)
                     return Evidence(tuple(candidates), combine_features(features), similarities)
-            rows = _preselect(candidates, plan)
+            rows = _preselect(candidates, plan, profile.sentences)
             if reranker is not None:
                 evidence = replace(evidence, rerank_requests=reranker.count_requests(len(rows)))
             closeness = await _compute_closeness(
@@ -320,15 +318,15 @@ def compute_overlaps(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> F
     return np.asarray(matches @ idf / idf.sum())
 
 
-def _preselect(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> list[int]:
-    """Return indices of the sentences to embed.
+def _preselect(candidates: Sequence[QuoteCandidate], plan: QueryPlan, count: int) -> list[int]:
+    """Return indices of at most `count` sentences to embed or rerank.
 
     Half are chosen by words, half from the best child of each context: the question may share no
     word with its answer.
     """
     overlaps = compute_overlaps(candidates, plan)
     by_words = sorted(range(len(candidates)), key=lambda index: (-overlaps[index], index))[
-        : MAX_EMBEDDED_SENTENCES // 2
+        : count // 2
     ]
     from_best = [
         index
@@ -337,7 +335,7 @@ def _preselect(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> list[in
     ]
     other_indices = [index for index in range(len(candidates)) if index not in set(from_best)]
     chosen_indices = list(dict.fromkeys([*by_words, *from_best, *other_indices]))
-    return sorted(chosen_indices[:MAX_EMBEDDED_SENTENCES])
+    return sorted(chosen_indices[:count])
 
 
 async def _compute_closeness(
@@ -395,12 +393,14 @@ def _scale_min_max(values: FloatArray) -> FloatArray:
     return scaled
 
 
-def rows_to_quote(scores: Sequence[float], ranked_rows: Sequence[int]) -> list[int]:
+def rows_to_quote(
+    scores: Sequence[float], ranked_rows: Sequence[int], profile: AnswerProfile
+) -> list[int]:
     """Return the first rows, as many as are quoted, that are close to the best one."""
     return [
         row
-        for row in ranked_rows[:MAX_QUOTES]
-        if scores[row] >= scores[ranked_rows[0]] - MAX_DISTANCE
+        for row in ranked_rows[: profile.max_quotes]
+        if scores[row] >= scores[ranked_rows[0]] - profile.quote_distance
     ]
 
 

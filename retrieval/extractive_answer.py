@@ -20,7 +20,7 @@ from retrieval.answer_values import (
     highlight_value,
 )
 from retrieval.conflicts import cite_conflict, find_conflict
-from retrieval.evidence import MAX_DISTANCE, MAX_QUOTES, Evidence, rank_rows
+from retrieval.evidence import Evidence, rank_rows
 from retrieval.prompting import normalize_whitespace
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import (
@@ -31,9 +31,9 @@ from retrieval.quote_candidates import (
     normalize_quote,
 )
 from retrieval.redaction import Redactor
+from schemas.answer_profiles import AnswerProfile
 from schemas.facts import FactCitation
 from schemas.planning import Intent
-from schemas.profiles import AnswerProfile
 
 MODEL = "extractive"
 _QUOTED_NOTE = "Quoted from the documents; not written by a language model."
@@ -90,12 +90,14 @@ def compose_quoted_answer(
     """
     # Before texts are cut into cells: the column name may tell what a number is.
     redactor.learn(candidate.readable_text for candidate in evidence.candidates)
-    conflict = find_conflict(evidence, plan, profile.conflict_distance)
+    conflict = find_conflict(evidence, plan, profile)
     places = conflict.places if conflict else {}
     citations = CitationList()
     sentences: list[DraftSentence] = []
-    for row, quote in select_quotes(evidence, plan, list(places)):
-        numbers = citations.cite(find_equal_quotes(quote, evidence.candidates))
+    for row, quote in select_quotes(evidence, plan, profile, list(places)):
+        numbers = citations.cite(
+            find_equal_quotes(quote, evidence.candidates, profile.sources_per_quote)
+        )
         if not numbers:
             continue
         text = redactor.mask(quote.readable_text)
@@ -113,7 +115,7 @@ def compose_quoted_answer(
         citations.citations,
         MODEL,
         limitations=(_QUOTED_NOTE, *format_evidence_only(plan)),
-        conflict=cite_conflict(conflict, evidence, citations, redactor),
+        conflict=cite_conflict(conflict, evidence, citations, redactor, profile.sources_per_quote),
         closeness=evidence.scores,
         has_engine_failure=evidence.has_engine_failure,
     )
@@ -121,7 +123,10 @@ def compose_quoted_answer(
 
 
 def select_quotes(
-    evidence: Evidence, plan: QueryPlan, conflicting_rows: Sequence[int] = ()
+    evidence: Evidence,
+    plan: QueryPlan,
+    profile: AnswerProfile,
+    conflicting_rows: Sequence[int] = (),
 ) -> list[tuple[int, QuoteCandidate]]:
     """Return the quotes with their rows: those that conflict, then the lead, then further quotes in
     context order.
@@ -147,9 +152,9 @@ def select_quotes(
         text = normalize_quote(candidates[row].readable_text)
         # The joined sentence is not quoted twice.
         is_shown = text in shown_texts or (joined is not None and row == lead + 1)
-        if is_shown or scores[row] < scores[lead] - MAX_DISTANCE:
+        if is_shown or scores[row] < scores[lead] - profile.quote_distance:
             continue
-        if len(first_rows) + len(supporting) >= MAX_QUOTES:
+        if len(first_rows) + len(supporting) >= profile.max_quotes:
             break
         shown_texts.add(text)
         supporting.append(row)

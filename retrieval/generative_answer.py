@@ -26,11 +26,11 @@ from retrieval.prompting import Prompt, build_object_schema, normalize_whitespac
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.redaction import MASK, Redactor
+from schemas.answer_profiles import AnswerProfile
 from schemas.errors import InvalidModelOutput
 from schemas.facts import FactCitation
 from schemas.judge_verdicts import Violation
 from schemas.ports.engines import ChatModel, ChatReply, OnDelta
-from schemas.profiles import AnswerProfile
 from schemas.questions import AnswerDelta, OnProgress
 
 # A sentence so far. Quotes inside a JSON string are escaped, so only the key itself matches.
@@ -156,10 +156,8 @@ async def generate_answer(
             calls=reply.calls,
             tokens=tokens,
         ) from error
-    conflict = find_conflict(evidence, plan, profile.conflict_distance)
-    return _verify_answer(
-        model_answer, reply, evidence, plan, conflict, redactor, profile.min_support, facts
-    )
+    conflict = find_conflict(evidence, plan, profile)
+    return _verify_answer(model_answer, reply, evidence, plan, conflict, redactor, profile, facts)
 
 
 def build_user_prompt(
@@ -234,11 +232,11 @@ def _verify_answer(
     plan: QueryPlan,
     conflict: ConflictingRows | None,
     redactor: Redactor,
-    min_support: float,
+    profile: AnswerProfile,
     facts: Sequence[FactCitation],
 ) -> AnswerDraft:
     """Keep sentences with a verified citation or fact; the limitations count the others."""
-    citations = CitationList()
+    citations, min_support = CitationList(), profile.min_support
     cited_sentences = []
     for sentence in model_answer.sentences if model_answer.sufficient else []:
         text = strip_citation_marks(sentence.text)
@@ -259,7 +257,9 @@ def _verify_answer(
     ]
     # The model may have chosen one of the values: both sources are cited all the same.
     cited_conflict = (
-        cite_conflict(conflict, evidence, citations, redactor) if cited_sentences else None
+        cite_conflict(conflict, evidence, citations, redactor, profile.sources_per_quote)
+        if cited_sentences
+        else None
     )
     search = "" if model_answer.sufficient else model_answer.search
     draft = AnswerDraft(

@@ -23,8 +23,6 @@ _LIST_MARK = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")
 _TABLE_RULE = re.compile(r"(?=[\s:|]*+-[\s:-]*+\|)[\s:|-]*+$")
 _UNDERLINE = re.compile(r"(?:={3,}|-{3,}|_{3,}|~{3,}|\*{3,})$")
 _LINE = re.compile(r"[^\n]*\n?")
-# Documents cited for one sentence that all of them hold.
-MAX_EQUAL_QUOTES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +181,11 @@ def _trim_candidate(
 
 
 def find_equal_quotes(
-    quote: QuoteCandidate, candidates: Sequence[QuoteCandidate]
+    quote: QuoteCandidate, candidates: Sequence[QuoteCandidate], limit: int
 ) -> list[QuoteCandidate]:
-    """Return the quote and, of each other document that holds the same text, one candidate."""
+    """Return the quote and, of each other document that holds the same text, one candidate: at most
+    `limit` in all.
+    """
     text = normalize_quote(quote.readable_text)
     by_document = {quote.chunk.document_id: quote}
     for candidate in candidates:
@@ -198,7 +198,7 @@ def find_equal_quotes(
                 quote, context=passage, chunk=chunk, start=start, end=start + len(quote.text)
             )
             by_document.setdefault(chunk.document_id, candidate)
-    return list(by_document.values())[:MAX_EQUAL_QUOTES]
+    return list(by_document.values())[:limit]
 
 
 def normalize_quote(text: str) -> str:

@@ -27,26 +27,10 @@ from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.parent_expansion import RankedParent
 from retrieval.query_plan import QueryPlan
 from retrieval.words import LexemeIndex, extract_content_words
+from schemas.answer_profiles import AnswerProfile, RelevanceProfile
 from schemas.ports.engines import QueryEmbedding, Reranker
 from schemas.ports.search import ChunkView
-from schemas.profiles import AnswerProfile
 from schemas.questions import Confidence
-
-# Measured on our own queries: 45 % of those that the other language answers are refused, and 31 %
-# of the near misses pass. Lower values admit near misses as fast as answers.
-CROSS_LANGUAGE_FACTOR = 0.85
-# Share of the distance to a perfect match that full word coverage is worth, for queries of at most
-# FEW_KEYWORDS topical words.
-WORD_WEIGHT = 0.5
-# Longer queries weigh words less, in proportion: some of them are likely to be paraphrased.
-FEW_KEYWORDS = 4
-# Word coverage at which the engine's threshold applies unchanged.
-USUAL_COVERAGE = 0.75
-# Most that missing words raise the threshold: a passage close enough in meaning is relevant.
-MAX_THRESHOLD_RISE = 0.15
-# Share of the query's idf mass that one of the first passages must hold when there is no reranker.
-MIN_COVERAGE_WITHOUT_RERANKER = 0.25
-_JUDGED_PASSAGES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +73,10 @@ def check_relevance(
     if not plan.has_topic:
         return RelevanceDecision(True, None, None, 0.0, "the question has function words only")
     judged_parents = [parent for parent in parents if parent.rerank_score is not None][
-        :_JUDGED_PASSAGES
+        : profile.relevance.passages
     ]
     if reranker is None or not judged_parents:
-        return _check_by_words(parents, plan, idf)
+        return _check_by_words(parents, plan, idf, profile.relevance)
     background = get_background(reranker, query)
     engine_threshold = reranker.threshold if profile.threshold is None else profile.threshold
     # A cross-encoder has read the words: without idf, coverage does not move its threshold.
@@ -100,7 +84,9 @@ def check_relevance(
     scores_and_thresholds = [
         (
             parent.rerank_score - background,
-            _compute_threshold(engine_threshold, parent.best.chunk, plan, threshold_idf),
+            _compute_threshold(
+                engine_threshold, parent.best.chunk, plan, threshold_idf, profile.relevance
+            ),
         )
         for parent in judged_parents
         if parent.rerank_score is not None
@@ -124,15 +110,17 @@ def _compute_threshold(
     chunk: ChunkView,
     plan: QueryPlan,
     idf: Mapping[str, Mapping[str, float]],
+    rules: RelevanceProfile,
 ) -> float:
     if plan.is_foreign(chunk.language):
-        return engine_threshold * CROSS_LANGUAGE_FACTOR
+        return engine_threshold * rules.foreign_factor
     passage_coverage = max(
-        (compute_coverage(chunk, plan, weights) for weights in idf.values()), default=USUAL_COVERAGE
+        (compute_coverage(chunk, plan, weights) for weights in idf.values()),
+        default=rules.usual_coverage,
     )
-    word_weight = WORD_WEIGHT * min(1.0, FEW_KEYWORDS / max(1, len(plan.keywords)))
+    word_weight = rules.word_weight * min(1.0, rules.few_keywords / max(1, len(plan.keywords)))
     return engine_threshold + min(
-        MAX_THRESHOLD_RISE, word_weight * (USUAL_COVERAGE - passage_coverage)
+        rules.max_rise, word_weight * (rules.usual_coverage - passage_coverage)
     )
 
 
@@ -147,9 +135,12 @@ def get_background(reranker: Reranker, query: QueryEmbedding | None) -> float:
 
 
 def _check_by_words(
-    parents: Sequence[RankedParent], plan: QueryPlan, idf: Mapping[str, Mapping[str, float]]
+    parents: Sequence[RankedParent],
+    plan: QueryPlan,
+    idf: Mapping[str, Mapping[str, float]],
+    rules: RelevanceProfile,
 ) -> RelevanceDecision:
-    judged_chunks = [parent.best.chunk for parent in parents[:_JUDGED_PASSAGES]]
+    judged_chunks = [parent.best.chunk for parent in parents[: rules.passages]]
     comparable = [
         chunk
         for chunk in judged_chunks
@@ -162,9 +153,9 @@ def _check_by_words(
         compute_coverage(chunk, plan, weights) for chunk in comparable for weights in idf.values()
     )
     return RelevanceDecision(
-        best < MIN_COVERAGE_WITHOUT_RERANKER,
+        best < rules.min_coverage,
         best,
-        MIN_COVERAGE_WITHOUT_RERANKER,
+        rules.min_coverage,
         0.0,
         f"passages hold {best:.0%} of the question's words by weight",
     )
@@ -186,12 +177,11 @@ def compute_coverage(chunk: ChunkView, plan: QueryPlan, idf: Mapping[str, float]
     return covered_weight / total_weight if total_weight else 1.0
 
 
-# A best score of at least this many times the threshold is clear.
-CLEAR_FACTOR = 1.2
-
-
 def rate_confidence(
-    relevance: RelevanceDecision, contexts: Sequence[ContextPassage], candidates: ChannelCandidates
+    relevance: RelevanceDecision,
+    contexts: Sequence[ContextPassage],
+    candidates: ChannelCandidates,
+    rules: RelevanceProfile,
 ) -> Confidence:
     """Rate an answer as high, medium or low.
 
@@ -203,7 +193,7 @@ def rate_confidence(
     is_clear = (
         relevance.best is not None
         and relevance.threshold is not None
-        and relevance.best >= CLEAR_FACTOR * relevance.threshold
+        and relevance.best >= rules.clear_factor * relevance.threshold
     )
     reasons = [
         relevance.reason,

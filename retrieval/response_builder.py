@@ -137,7 +137,7 @@ def build_response(
         contexts=list(result.results) if includes_contexts else [],
         path=_choose_hops(result) if published_draft else [],
         judge=judged.verdict if judged else None,
-        confidence=_rate_answer(result, judged),
+        confidence=_rate_answer(query_context, result, judged),
         conflicts=[conflict] if conflict else [],
         assumptions=[*result.assumptions, *(draft.assumptions if draft else ())],
         limitations=[
@@ -157,8 +157,15 @@ def _choose_hops(result: RetrievalResult) -> list[AnswerHop]:
     return [hop for hop in result.ranking.candidates.hops if hop.target.document_id in read]
 
 
-def _rate_answer(result: RetrievalResult, judged: JudgedDraft | None) -> Confidence:
-    confidence = rate_confidence(result.relevance, result.contexts, result.ranking.candidates)
+def _rate_answer(
+    query_context: QueryContext, result: RetrievalResult, judged: JudgedDraft | None
+) -> Confidence:
+    confidence = rate_confidence(
+        result.relevance,
+        result.contexts,
+        result.ranking.candidates,
+        query_context.profile.answer.relevance,
+    )
     if judged is not None and judged.draft.facts and not judged.draft.citations:
         certainty = max(fact.certainty for fact in judged.draft.facts)
         reason = f"rests on stated facts alone, of certainty {certainty:.2f}"

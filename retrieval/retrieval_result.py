@@ -154,14 +154,19 @@ async def attach_contexts(
     query_context: QueryContext, result: RetrievalResult, snapshot: PassageReader
 ) -> RetrievalResult:
     """Trim and pack the best parents, with the children that may be quoted."""
+    profile = query_context.profile.answer
     best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)
     # Before packing, so that weak passages do not use the token budget.
     trimmed = trim_parents(
         best[: min(query_context.request.k, query_context.profile.rerank.keep)],
-        query_context.profile.answer.trim,
+        profile.trim,
         result.relevance.background,
     )
-    duplicates = [duplicate for parent in trimmed for duplicate in list_duplicates(parent)]
+    duplicates = [
+        duplicate
+        for parent in trimmed
+        for duplicate in list_duplicates(parent, profile.sources_per_quote)
+    ]
     views, children = await asyncio.gather(
         snapshot.fetch_parents([parent.parent_id for parent in (*trimmed, *duplicates)]),
         snapshot.fetch_children([parent.parent_id for parent in trimmed]),
@@ -171,7 +176,7 @@ async def attach_contexts(
         readable_parents,
         views,
         group_by_parent(children),
-        query_context.profile.answer.context_tokens,
+        profile.context_tokens,
     )
     context_results = build_results(
         [context.parent for context in contexts],
@@ -181,7 +186,9 @@ async def attach_contexts(
     )
     return replace(
         result,
-        contexts=tuple(attach_duplicates(context, views) for context in contexts),
+        contexts=tuple(
+            attach_duplicates(context, views, profile.sources_per_quote) for context in contexts
+        ),
         results=tuple(context_results),
         parent_views=views,
     )

@@ -16,6 +16,7 @@ from schemas.prompts import PromptProfile
 from schemas.values import Value
 
 DEFAULT_EF_SEARCH = 100
+DEFAULT_MAX_MENTIONS = 2_000
 
 
 class ChannelProfile(Value):
@@ -131,6 +132,15 @@ class GraphProfile(ChannelProfile):
     )
     prompt: PromptProfile = Field(
         PromptProfile(), description="Prompt of the model that writes Cypher."
+    )
+    max_mentions: int = Field(
+        DEFAULT_MAX_MENTIONS,
+        ge=1,
+        le=100_000,
+        description=(
+            "Maximum number of mentions of each entity that are searched. A name on every page "
+            "says little about any."
+        ),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from schemas.ids import fingerprint
 from schemas.values import Value
@@ -99,6 +99,45 @@ class LexicalConfig(Value):
         return (self.k1 + 1) / (1 + self.k1 * self.b / self.avgdl)
 
 
+class HnswConfig(Value):
+    """Constants of the vector index: an HNSW graph (Malkov and Yashunin, 2016)."""
+
+    m: int = Field(
+        16,
+        ge=2,
+        le=100,
+        description=(
+            "Links of a vector in each layer of the index. More raise recall, size and build time."
+        ),
+    )
+    ef_construction: int = Field(
+        128,
+        ge=4,
+        le=1000,
+        description=(
+            "Candidates that the build compares for each vector, at least twice `m`. More raise "
+            "recall and build time."
+        ),
+    )
+    exact_below: int = Field(
+        20_000,
+        ge=0,
+        le=1_000_000,
+        description=(
+            "Number of vectors below which no index is built and all are compared, as are those "
+            "of the documents that filters select."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _check_candidates(self) -> HnswConfig:
+        if self.ef_construction < 2 * self.m:
+            raise ValueError(
+                f"ef_construction {self.ef_construction} is less than twice m ({self.m})"
+            )
+        return self
+
+
 class IndexConfig(Value):
     """Configuration of each stage, without addresses and secrets."""
 
@@ -108,6 +147,7 @@ class IndexConfig(Value):
     extract: ExtractConfig = ExtractConfig()
     embed: EmbedConfig = EmbedConfig()
     lexical: LexicalConfig = LexicalConfig()
+    hnsw: HnswConfig = HnswConfig()
 
     @property
     def calls_model_servers(self) -> bool:
@@ -156,16 +196,22 @@ def compute_stage_fingerprint(
 ) -> str:
     """Hash a stage's version, its configuration and the fingerprint of its upstream stage.
 
-    Every section of the configuration belongs to a stage; BM25 weights are computed from chunks.
+    Every section of the configuration belongs to a stage; BM25 weights are computed from chunks,
+    and the vector index from embeddings.
     Stages without a section depend on their version and their input only.
     """
     parts: dict[str, list[Any]] = {
         "transcribe": [config.parse.model_dump(), config.ocr.model_dump()],
         "chunk": [config.chunk.model_dump(), config.lexical.model_dump()],
         "extract": [config.extract.model_dump()],
-        "embed": [config.embed.model_dump()],
+        # Without defaults: generations from before these settings keep their fingerprints.
+        "embed": [config.embed.model_dump(), *_list_unless_default(config.hnsw)],
     }
     return fingerprint(stage, version, parts.get(stage, []), upstream)
+
+
+def _list_unless_default(config: HnswConfig) -> list[dict[str, Any]]:
+    return [config.model_dump()] if config != HnswConfig() else []
 
 
 def compute_chain_fingerprints(config: IndexConfig, versions: dict[str, int]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, create_model
 
+from schemas.answer_profiles import AnswerProfile, ContextProfile, GenerationProfile
 from schemas.budgets import BudgetProfile, RunProfile
 from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel, ChannelProfile
 from schemas.facts import FactsProfile
@@ -217,85 +218,19 @@ class RerankProfile(Value):
         title="Time-out",
         description="Seconds after which the fused order is used instead.",
     )
+    # Of about 700 tokens, whose embedding takes a third of a second on one core.
+    sentences: int = Field(
+        24,
+        ge=2,
+        le=1000,
+        description=(
+            "Sentences to rerank or embed when the quotes are chosen, where the index has no token "
+            "states of them."
+        ),
+    )
     expand: Literal["max", "sum"] = Field(
         "max", description="How the scores of child chunks combine into the score of their parent."
     )
-
-
-class ContextProfile(Value):
-    """Which of the ranked passages are read for the answer."""
-
-    trim: float = Field(
-        0.6, ge=0, le=1, description="Omit passages that score below this share of the best one."
-    )
-    context_tokens: int = Field(
-        4000, ge=100, le=200_000, description="Maximum tokens of passages to read."
-    )
-
-
-class GenerationProfile(Value):
-    """How the answer is written, and when it is refused."""
-
-    refuse: bool = Field(True, description="Refuse questions that the documents do not answer.")
-    threshold: float | None = Field(
-        None,
-        description=(
-            "Rerank score below which a question is refused, instead of by the estimated "
-            "probability or the reranker's own threshold."
-        ),
-    )
-    min_confidence: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description=(
-            "Estimated probability of a right answer below which a question is refused, instead of "
-            "the measured default."
-        ),
-    )
-    calibrated: bool = Field(
-        True,
-        description=(
-            "Use the thresholds that `anabranch calibrate` learned for the generation, instead of "
-            "`trim` and of the measured default of `min_confidence`."
-        ),
-    )
-    min_support: float = Field(
-        0.4,
-        ge=0,
-        le=1,
-        description=(
-            "Share of the words of a written sentence that its citations must hold, or it is "
-            "removed. Of a passage in another language, only numbers are compared."
-        ),
-    )
-    conflict_distance: float = Field(
-        8.0,
-        ge=0,
-        le=20,
-        description=(
-            "Distance in score from the best sentence up to which sentences of other documents are "
-            "compared with it for conflicting numbers and dates. 0 compares none."
-        ),
-    )
-    model: Literal["default", "extractive"] = Field(
-        "default", description="Use the configured chat model, or only extract sentences."
-    )
-    further_searches: int = Field(
-        1,
-        ge=0,
-        le=3,
-        description=(
-            "Searches that the chat model may ask for, in its own words, when the passages do not "
-            "suffice. Each costs another call of the model."
-        ),
-    )
-    timeout_s: float = Field(120.0, gt=0, description="Seconds to wait for the answer.")
-    prompt: PromptProfile = Field(PromptProfile(), description="Prompt of the chat model.")
-
-
-class AnswerProfile(GenerationProfile, ContextProfile):
-    """Which passages are read, and how the answer is written."""
 
 
 class CheckProfile(Value):

@@ -15,10 +15,14 @@ from sql.pool import Connection
 from sql.query_loader import load_query
 from sql.search_scope import SearchScope
 
-MAX_MENTIONS = 2_000
-"""Most mentions to read per entity. A name on every page says little about any."""
+MAX_SAMPLED_MENTIONS = 2_000
+"""Mentions of an entity by which its most frequent spelling is chosen. Not a setting: the spelling
+hardly depends on it.
+"""
 MAX_SIMILAR_KEYS = 1_000
-"""Most names to compare with a name of the question."""
+"""Most names to compare with a name of the question. Not a setting: bounds the cost of a query that
+reads the index of names.
+"""
 
 
 async def link_entities(
@@ -41,7 +45,7 @@ async def find_aliases(
         tenant,
         list(keys),
         readers,
-        MAX_MENTIONS,
+        MAX_SAMPLED_MENTIONS,
     )
     return [_to_alias(row) for row in rows]
 
@@ -66,7 +70,7 @@ async def find_similar_names(
         tenant,
         [name for name, _ in pairs],
         readers,
-        MAX_MENTIONS,
+        MAX_SAMPLED_MENTIONS,
         [key for _, key in pairs],
     )
     return [_to_alias(row) for row in rows]
@@ -86,6 +90,7 @@ async def expand_seeds(
     min_hops: int,
     fan_out: int,
     decay: float,
+    max_mentions: int,
     k: int,
 ) -> list[Hit]:
     if scope.is_empty or not seeds:
@@ -102,7 +107,7 @@ async def expand_seeds(
         hops,
         fan_out,
         decay,
-        MAX_MENTIONS,
+        max_mentions,
         k,
         min_hops,
     )
@@ -114,12 +119,13 @@ async def search_nodes(
     scope: SearchScope,
     entities: Mapping[UUID, float],
     chunks: Mapping[UUID, float],
+    max_mentions: int,
     k: int,
 ) -> list[Hit]:
     if scope.is_empty or not (entities or chunks):
         return []
     node_columns = [list(entities), list(entities.values()), list(chunks), list(chunks.values())]
     rows = await connection.fetch(
-        load_query("graph_nodes"), *scope.to_parameters(), *node_columns, MAX_MENTIONS, k
+        load_query("graph_nodes"), *scope.to_parameters(), *node_columns, max_mentions, k
     )
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]

@@ -12,7 +12,7 @@ import numpy as np
 from asyncpg.pool import PoolConnectionProxy
 from numpy.typing import NDArray
 
-from schemas.channels import DEFAULT_EF_SEARCH
+from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.facts import Fact
 from schemas.generations import Generation
@@ -136,9 +136,7 @@ class PgSnapshot:
         self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int
     ) -> LexicalHits:
         async with self._connections.acquire() as connection:
-            scope = await resolve_scope(
-                connection, self.generation.name, tenant, filters, self._readers
-            )
+            scope = await resolve_scope(connection, self.generation, tenant, filters, self._readers)
             return await lexical.search_lexical(
                 connection, scope, text, language, k, budget, self.generation.config.lexical
             )
@@ -153,11 +151,15 @@ class PgSnapshot:
         ef_search: int = DEFAULT_EF_SEARCH,
     ) -> Sequence[Hit]:
         async with self._connections.acquire() as connection:
-            scope = await resolve_scope(
-                connection, self.generation.name, tenant, filters, self._readers
-            )
+            scope = await resolve_scope(connection, self.generation, tenant, filters, self._readers)
             return await semantic.search_semantic(
-                connection, scope, vector, k, self._chunks_count, ef_search
+                connection,
+                scope,
+                vector,
+                k,
+                self._chunks_count,
+                ef_search,
+                self.generation.config.hnsw,
             )
 
     async def find_named_documents(
@@ -166,9 +168,7 @@ class PgSnapshot:
         if not keys:
             return []
         async with self._connections.acquire() as connection:
-            scope = await resolve_scope(
-                connection, self.generation.name, tenant, filters, self._readers
-            )
+            scope = await resolve_scope(connection, self.generation, tenant, filters, self._readers)
             rows = await connection.fetch(
                 load_query("named_documents"), *scope.to_parameters(), list(keys), limit
             )
@@ -205,11 +205,10 @@ class PgSnapshot:
         filters: Filters,
         k: int,
         min_hops: int = 0,
+        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> Sequence[Hit]:
         async with self._connections.acquire() as connection:
-            scope = await resolve_scope(
-                connection, self.generation.name, tenant, filters, self._readers
-            )
+            scope = await resolve_scope(connection, self.generation, tenant, filters, self._readers)
             return await graph.expand_seeds(
                 connection,
                 scope,
@@ -218,6 +217,7 @@ class PgSnapshot:
                 min_hops=min_hops,
                 fan_out=fan_out,
                 decay=decay,
+                max_mentions=max_mentions,
                 k=k,
             )
 
@@ -229,12 +229,11 @@ class PgSnapshot:
         chunks: Mapping[UUID, float],
         filters: Filters,
         k: int,
+        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> Sequence[Hit]:
         async with self._connections.acquire() as connection:
-            scope = await resolve_scope(
-                connection, self.generation.name, tenant, filters, self._readers
-            )
-            return await graph.search_nodes(connection, scope, entities, chunks, k)
+            scope = await resolve_scope(connection, self.generation, tenant, filters, self._readers)
+            return await graph.search_nodes(connection, scope, entities, chunks, max_mentions, k)
 
     async def search_facts(
         self, tenant: str, stems: Sequence[str], now: datetime, limit: int

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from schemas.generations import Generation
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
 from sql.pool import Connection
 from sql.query_loader import load_query
 
 MAX_LISTED_DOCUMENTS = 2_000
-MAX_LISTED_CHUNKS = 20_000
-"""Up to these sizes an exact scan is as fast as an index."""
+"""Not a setting: the ids are a parameter of every search query, whose plan they bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,19 @@ class SearchScope:
 
 
 async def resolve_scope(
-    connection: Connection, generation: str, tenant: str, filters: Filters, readers: ReaderScope
+    connection: Connection,
+    generation: Generation,
+    tenant: str,
+    filters: Filters,
+    readers: ReaderScope,
 ) -> SearchScope:
+    """List the documents that match, if an exact scan of their chunks is as fast as an index."""
     # Saves a query: nothing restricts the search.
     if filters == Filters() and readers is None:
-        return SearchScope(generation, tenant)
+        return SearchScope(generation.name, tenant)
     rows = await connection.fetch(
         load_query("search_scope"),
-        generation,
+        generation.name,
         tenant,
         filters.document_ids or None,
         *_to_conditions(filters),
@@ -74,15 +79,15 @@ async def resolve_scope(
         MAX_LISTED_DOCUMENTS + 1,
     )
     if len(rows) <= MAX_LISTED_DOCUMENTS and (
-        len(rows) == 1 or sum(row["chunks"] for row in rows) <= MAX_LISTED_CHUNKS
+        len(rows) == 1 or sum(row["chunks"] for row in rows) <= generation.config.hnsw.exact_below
     ):
         return SearchScope(
-            generation,
+            generation.name,
             tenant,
             listed_documents=[row["document_id"] for row in rows],
             readers=readers,
         )
-    return SearchScope(generation, tenant, filters=filters, readers=readers)
+    return SearchScope(generation.name, tenant, filters=filters, readers=readers)
 
 
 def _to_conditions(filters: Filters) -> list[Any]:

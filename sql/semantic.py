@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pgvector import HalfVector
 
 from schemas.channels import DEFAULT_EF_SEARCH
-from schemas.generations import Generation
+from schemas.generations import Generation, HnswConfig
 from schemas.ports.search import Hit
 from sql.advisory_locks import try_lock
 from sql.errors import translate_database_errors
@@ -19,20 +19,20 @@ from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 from sql.search_scope import SearchScope
 
-EXACT_BELOW = 20_000
-"""Below this number of vectors an exact scan is used and no index is built."""
 BUILD_MEMORY_MIB = 512
 """Limit of the memory of a build, unless `maintenance_work_mem` of the server is higher."""
 MIN_BUILD_MEMORY_MIB = 64
-GRAPH_BYTES = 1024
-"""Upper bound of the memory of a vector in a build, besides its two bytes per dimension."""
+NODE_BYTES, LINK_BYTES = 256, 48
+"""Upper bounds of the memory of a vector in a build: besides its two bytes per dimension, and for
+each unit of `m`.
+"""
 
 SERVER_MEMORY_MIB = "select pg_size_bytes(current_setting('maintenance_work_mem')) / 1048576"
 
 
 async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
-    """Build the index once the generation has EXACT_BELOW vectors; return whether this call built
-    it.
+    """Build the index once the generation has `hnsw.exact_below` vectors; return whether this call
+    built it.
 
     An interrupted build is dropped and repeated. Blocks neither readers nor writers, but takes
     minutes: use a dedicated connection. Raises DatabaseUnavailable.
@@ -40,7 +40,7 @@ async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
             vectors = await connection.fetchval(load_query("corpus_size"), generation.name, None)
-            if vectors < EXACT_BELOW:
+            if vectors < max(1, generation.config.hnsw.exact_below):
                 return False
             # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which
             # CREATE INDEX CONCURRENTLY waits for.
@@ -60,27 +60,29 @@ async def _build_index(connection: Connection, generation: Generation, vectors: 
         await connection.execute(
             f'drop index concurrently if exists anabranch."{_format_index_name(generation)}"'
         )
+    dimension, hnsw = generation.config.embed.dimension, generation.config.hnsw
     memory_mib = compute_build_memory_mib(
-        vectors, generation.config.embed.dimension, await connection.fetchval(SERVER_MEMORY_MIB)
+        vectors, dimension, hnsw.m, await connection.fetchval(SERVER_MEMORY_MIB)
     )
     await connection.execute(f"set maintenance_work_mem = '{memory_mib}MB'")
     try:
         await connection.execute(
             f'create index concurrently "{_format_index_name(generation)}" on {state["partition"]} '
-            f"using hnsw ((embedding::halfvec({generation.config.embed.dimension})) "
-            "halfvec_cosine_ops) with (m = 16, ef_construction = 128)"
+            f"using hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops) "
+            f"with (m = {hnsw.m:d}, ef_construction = {hnsw.ef_construction:d})"
         )
     finally:
         await connection.execute("reset maintenance_work_mem")
     return True
 
 
-def compute_build_memory_mib(vectors: int, dimension: int, server_mib: int) -> int:
+def compute_build_memory_mib(vectors: int, dimension: int, m: int, server_mib: int) -> int:
     """Return what the graph needs, up to the limit: a parallel build allocates all of it at once.
 
     With less, pgvector continues on disk, several times as slowly.
     """
-    needed_mib = vectors * (2 * dimension + GRAPH_BYTES) // 2**20 + MIN_BUILD_MEMORY_MIB
+    vector_bytes = 2 * dimension + NODE_BYTES + m * LINK_BYTES
+    needed_mib = vectors * vector_bytes // 2**20 + MIN_BUILD_MEMORY_MIB
     return min(needed_mib, max(BUILD_MEMORY_MIB, server_mib))
 
 
@@ -95,6 +97,7 @@ async def search_semantic(
     k: int,
     chunks_count: int,
     ef_search: int,
+    config: HnswConfig,
 ) -> list[Hit]:
     """Return the best k hits. `chunks_count` is that of the generation.
 
@@ -105,7 +108,7 @@ async def search_semantic(
     if scope.is_empty:
         return []
     # HNSW would search all documents and drop nearly every hit of a few listed ones.
-    is_exact = scope.listed_documents is not None or chunks_count < EXACT_BELOW
+    is_exact = scope.listed_documents is not None or chunks_count < config.exact_below
     query = (
         load_query("semantic_exact")
         if is_exact

@@ -72,6 +72,7 @@ def build_retry_policy(model: ModelSettings) -> ServerRetryPolicy:
     return replace(
         default,
         attempts=model.attempts or default.attempts,
+        total_timeout_s=model.total_timeout_s or default.total_timeout_s,
         failure_threshold=model.breaker_failures or default.failure_threshold,
         circuit_open_s=model.breaker_open_s or default.circuit_open_s,
     )

@@ -17,8 +17,14 @@ from schemas.generations import (
     OcrConfig,
 )
 
-CALL_SETTINGS = {"timeout_s", "attempts", "breaker_failures", "breaker_open_s"}
-INDEX_SECTIONS = ("chat", "chunk", "embed", "extract", "lexical", "ocr")
+CALL_SETTINGS = {
+    "timeout_s",
+    "attempts",
+    "total_timeout_s",
+    "breaker_failures",
+    "breaker_open_s",
+}
+INDEX_SECTIONS = ("chat", "chunk", "embed", "extract", "hnsw", "lexical", "ocr")
 
 
 def build_index_config(settings: Settings, live: IndexConfig | None = None) -> IndexConfig:
@@ -32,6 +38,7 @@ def build_index_config(settings: Settings, live: IndexConfig | None = None) -> I
         else OcrConfig(),
         chunk=_build_chunk_config(settings),
         lexical=LexicalConfig(**settings.lexical.model_dump()),
+        hnsw=settings.hnsw,
         extract=_build_extract_config(settings, live),
         embed=_build_embed_config(settings),
     )

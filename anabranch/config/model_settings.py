@@ -28,6 +28,12 @@ class ModelSettings(SettingsSection):
     attempts: int | None = Field(
         None, ge=1, le=10, description="attempts of a request, with back-off; unset: 3"
     )
+    total_timeout_s: float | None = Field(
+        None,
+        gt=0,
+        le=36_000,
+        description="seconds after which a failed request is not attempted again; unset: 180",
+    )
     breaker_failures: int | None = Field(
         None,
         ge=1,

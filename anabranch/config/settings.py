@@ -18,7 +18,7 @@ from anabranch.config.model_settings import (
     SettingsSection,
 )
 from schemas.budgets import PriceTable
-from schemas.generations import ChunkConfig, LexicalConfig
+from schemas.generations import ChunkConfig, HnswConfig, LexicalConfig
 
 MIB = 1024 * 1024
 
@@ -326,8 +326,14 @@ class LoggingSettings(SettingsSection):
 
 
 def _copy_field(config: type[BaseModel], name: str, **bounds: float) -> Any:
-    # Defaults and descriptions are those of the index configuration.
+    # Default, bounds and description are those of the index configuration.
     field = config.model_fields[name]
+    bounds |= {
+        bound: value
+        for constraint in field.metadata
+        for bound in ("ge", "le")
+        if (value := getattr(constraint, bound, None)) is not None
+    }
     # mypy: `bounds` may hold any of Field's parameters.
     return Field(  # type: ignore[call-overload]
         field.default, description=field.description, **bounds
@@ -423,6 +429,7 @@ class Settings(BaseSettings):
     prices: PriceTable = PriceTable()
     chunk: ChunkSettings = ChunkSettings()
     lexical: LexicalSettings = LexicalSettings()
+    hnsw: HnswConfig = HnswConfig()
     graph: GraphSettings = GraphSettings()
     ingest: IngestSettings = IngestSettings()
     sources: dict[str, SecretStr] = Field(

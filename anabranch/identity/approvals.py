@@ -28,7 +28,7 @@ UNRESTRICTED_SETTINGS = frozenset(
         "ocr.model",
     }
 )
-UNRESTRICTED_SECTIONS = ("chunk.", "lexical.")
+UNRESTRICTED_SECTIONS = ("chunk.", "hnsw.", "lexical.")
 
 
 def approve(data_dir: Path, kind: ApprovalKind, values: Iterable[str]) -> None:
@@ -50,7 +50,7 @@ def load_approved(data_dir: Path, kind: ApprovalKind) -> list[str]:
 
 
 def find_restricted_settings(assignments: Iterable[str]) -> list[str]:
-    """Return the settings that need approval: all but `chunk.*`, `lexical.*` and model names."""
+    """Return the settings that need approval: all but index parameters and model names."""
     return [
         assignment
         for assignment in assignments

@@ -30,6 +30,7 @@ async def retrieve(request: ChannelRequest) -> ChannelOutput:
             min_hops=min_hops,
             fan_out=settings.fan_out,
             decay=settings.decay,
+            max_mentions=settings.max_mentions,
             filters=request.filters,
             k=request.k,
         )

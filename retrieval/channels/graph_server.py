@@ -67,7 +67,12 @@ async def search_server(
                 decay=settings.decay,
             )
         hits = await request.snapshot.search_graph_nodes(
-            request.tenant, entities=entities, chunks={}, filters=request.filters, k=request.k
+            request.tenant,
+            entities=entities,
+            chunks={},
+            filters=request.filters,
+            k=request.k,
+            max_mentions=settings.max_mentions,
         )
         return ServerSearch(hits, "bolt", tuple(notes))
     except AnabranchError as error:

@@ -12,7 +12,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.channels import DEFAULT_EF_SEARCH
+from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
 from schemas.facts import Fact
 from schemas.generations import Generation
 from schemas.principals import Principal, ReaderScope
@@ -173,7 +173,9 @@ class IndexSnapshot(Protocol):
         k: int,
         ef_search: int = DEFAULT_EF_SEARCH,
     ) -> Sequence[Hit]:
-        """Search by cosine similarity; exact below 20,000 vectors, else with width `ef_search`."""
+        """Search by cosine similarity; exact below `hnsw.exact_below` vectors, else with width
+        `ef_search`.
+        """
 
     async def find_named_documents(
         self, tenant: str, keys: Sequence[str], *, filters: Filters, limit: int
@@ -208,8 +210,11 @@ class IndexSnapshot(Protocol):
         filters: Filters,
         k: int,
         min_hops: int = 0,
+        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> Sequence[Hit]:
-        """Return chunks that mention entities from `min_hops` to `hops` relations off the seeds."""
+        """Return chunks that mention entities from `min_hops` to `hops` relations off the seeds,
+        by at most `max_mentions` mentions of each.
+        """
 
     async def search_graph_nodes(
         self,
@@ -219,8 +224,10 @@ class IndexSnapshot(Protocol):
         chunks: Mapping[UUID, float],
         filters: Filters,
         k: int,
+        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> Sequence[Hit]:
-        """Return the chunks that mention scored entities, and the scored chunks themselves.
+        """Return the chunks that mention scored entities, by at most `max_mentions` mentions of
+        each, and the scored chunks themselves.
 
         Only chunks of the snapshot count: ids that a graph server returns may be outdated.
         """

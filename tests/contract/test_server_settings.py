@@ -76,6 +76,13 @@ async def test_request_times_out_after_the_setting(fake: FakeOpenAI) -> None:
     assert sent == 2
 
 
+async def test_attempts_end_after_the_total_time_of_the_setting(fake: FakeOpenAI) -> None:
+    fake.fail(times=9, status=503, retry_after=0.2)
+    sets = ["chat.attempts=9", "chat.total_timeout_s=0.1"]
+    # Two requests, of which the second attempts begin after .2 s.
+    assert await complete(make_settings(fake, *sets), fake) == 4
+
+
 async def test_embeddings_are_sent_in_batches_of_the_setting(fake: FakeOpenAI) -> None:
     settings = make_settings(fake, "embed.batch=2", "embed.parallel=1")
     config = build_index_config(settings).embed
@@ -87,7 +94,10 @@ async def test_embeddings_are_sent_in_batches_of_the_setting(fake: FakeOpenAI) -
 
 
 def test_how_a_server_is_called_does_not_change_the_index(fake: FakeOpenAI) -> None:
-    calls = ["attempts=9", "timeout_s=7", "breaker_failures=2", "breaker_open_s=3"]
+    calls = [
+        *("attempts=9", "timeout_s=7", "total_timeout_s=9"),
+        *("breaker_failures=2", "breaker_open_s=3"),
+    ]
     sections = ("chat", "embed", "extract", "ocr", "rerank", "plan", "route", "judge")
     sets = [f"{section}.{call}" for section in sections for call in calls]
     plain = load_settings(sets=[])

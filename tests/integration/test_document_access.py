@@ -100,7 +100,6 @@ async def test_every_retriever_returns_only_readable_documents(
 ) -> None:
     if not few:
         monkeypatch.setattr("sql.search_scope.MAX_LISTED_DOCUMENTS", 0)
-        monkeypatch.setattr("sql.search_scope.MAX_LISTED_CHUNKS", 0)
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, *ALL_DOCUMENTS)
         for doc in ALL_DOCUMENTS:

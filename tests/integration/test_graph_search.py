@@ -29,12 +29,20 @@ async def search_graph(
     hops: int = 2,
     fan_out: int = 25,
     decay: float = 0.5,
+    max_mentions: int = 2_000,
     filters: Filters = NO_FILTERS,
     k: int = 10,
 ) -> Sequence[Hit]:
     async with stack.search.open_snapshot() as snapshot:
         return await snapshot.search_graph(
-            "default", seeds, hops=hops, fan_out=fan_out, decay=decay, filters=filters, k=k
+            "default",
+            seeds,
+            hops=hops,
+            fan_out=fan_out,
+            decay=decay,
+            filters=filters,
+            k=k,
+            max_mentions=max_mentions,
         )
 
 
@@ -96,6 +104,19 @@ async def test_only_heaviest_relations_of_a_hub_are_followed(database: str) -> N
             doc.chunk_id(0),
             *(doc.chunk_id(n + 1) for n in range(25, 30)),
         }
+
+
+async def test_mentions_beyond_the_limit_are_not_searched(database: str) -> None:
+    doc = SampleDocument("d", [f"ada {n}" for n in range(8)])
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, doc)
+        for n in range(8):
+            await insert_mention(desk.connection, doc, n, "person", "ada")
+        for limit, found in ((3, 3), (8, 8), (9, 8)):
+            hits = await search_graph(
+                desk, EntitySeed("person", "ada", 1.0), hops=0, max_mentions=limit
+            )
+            assert len(hits) == found
 
 
 async def test_chunk_naming_both_entities_ranks_first(database: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from schemas.generations import HnswConfig
 from schemas.ports.search import Hit
 from schemas.questions import Filters
 from sql import semantic
@@ -18,7 +19,7 @@ from tests.support.document_rows import SampleDocument, activate_revision, inser
 from tests.support.postgres_fixture import execute_sql
 from tests.support.search_stack import SearchStack, open_search_stack
 
-NO_FILTERS = Filters()
+NO_FILTERS, HNSW = Filters(), HnswConfig()
 EAST, NORTH, BETWEEN = [1.0, 0, 0, 0], [0, 1.0, 0, 0], [1.0, 1.0, 0, 0]
 
 
@@ -131,10 +132,12 @@ async def test_search_width_holds_for_one_transaction(database: str, width: int)
         await insert_documents(desk.connection, *generate_documents(20))
         async with desk.pool.acquire() as connection:
             async with connection.transaction():
-                scope = await resolve_scope(connection, "g1", "default", NO_FILTERS, None)
+                scope = await resolve_scope(
+                    connection, desk.generation, "default", NO_FILTERS, None
+                )
                 vector = np.array(BETWEEN, dtype=np.float32)
                 hits = await semantic.search_semantic(
-                    connection, scope, vector, 5, semantic.EXACT_BELOW, width
+                    connection, scope, vector, 5, HNSW.exact_below, width, HNSW
                 )
                 assert len(hits) == 5
                 assert await connection.fetchval("show hnsw.ef_search") == str(width)
@@ -197,9 +200,45 @@ async def test_filtered_query_gets_k_hits_from_the_index(
         } and len(hits) == 10
 
 
+async def test_index_is_built_with_the_constants_of_its_generation(database: str) -> None:
+    hnsw = HnswConfig(m=4, ef_construction=20, exact_below=30)
+    async with open_search_stack(database, hnsw=hnsw) as desk:
+        await insert_documents(desk.connection, *generate_documents(29))
+        assert await ensure_vector_index(desk.pool, desk.generation) is False
+        await insert_documents(desk.connection, *generate_documents(1, seed=6))
+        assert await ensure_vector_index(desk.pool, desk.generation) is True
+        assert await desk.connection.fetchval(
+            "select reloptions from pg_class where relname = 'chunk_vectors_near_g1'"
+        ) == ["m=4", "ef_construction=20"]
+
+
+@pytest.mark.parametrize(("exact_below", "is_listed"), [(12, True), (11, False)])
+async def test_filtered_documents_are_listed_up_to_exact_limit(
+    database: str, exact_below: int, is_listed: bool
+) -> None:
+    filters, hnsw = Filters(collections=["rare"]), HnswConfig(exact_below=exact_below)
+    async with open_search_stack(database, hnsw=hnsw) as desk:
+        await insert_documents(
+            desk.connection,
+            *generate_documents(12, collection="rare"),
+            *generate_documents(5, seed=6),
+        )
+        scope = await resolve_scope(desk.connection, desk.generation, "default", filters, None)
+        assert (scope.listed_documents is not None) is is_listed
+        assert len(await search_semantic(desk, BETWEEN, filters=filters)) == 10
+
+
 @pytest.mark.parametrize(
-    ("vectors", "server_mib", "expected"),
-    [(20_000, 64, 98), (1_000_000, 64, 512), (1_000_000, 2_900, 1_772), (10_000_000, 2_900, 2_900)],
+    ("vectors", "m", "server_mib", "expected"),
+    [
+        (20_000, 16, 64, 98),
+        (1_000_000, 16, 64, 512),
+        (1_000_000, 16, 2_900, 1_772),
+        (1_000_000, 32, 2_900, 2_504),
+        (10_000_000, 16, 2_900, 2_900),
+    ],
 )
-def test_build_uses_memory_that_graph_needs(vectors: int, server_mib: int, expected: int) -> None:
-    assert compute_build_memory_mib(vectors, 384, server_mib) == expected
+def test_build_uses_memory_that_graph_needs(
+    vectors: int, m: int, server_mib: int, expected: int
+) -> None:
+    assert compute_build_memory_mib(vectors, 384, m, server_mib) == expected

@@ -11,7 +11,13 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
-from schemas.generations import EmbedConfig, Generation, IndexConfig, LexicalConfig
+from schemas.generations import (
+    EmbedConfig,
+    Generation,
+    HnswConfig,
+    IndexConfig,
+    LexicalConfig,
+)
 from schemas.ids import content_id, make_document_id, make_received_id, sha256_hex
 from sql.partitions import create_partitions
 from sql.text_search_config import resolve_text_search_config
@@ -60,8 +66,13 @@ async def insert_generation(
     dimension: int = 4,
     live: bool = True,
     lexical: LexicalConfig | None = None,
+    hnsw: HnswConfig | None = None,
 ) -> Generation:
-    config = IndexConfig(embed=EmbedConfig(dimension=dimension), lexical=lexical or LexicalConfig())
+    config = IndexConfig(
+        embed=EmbedConfig(dimension=dimension),
+        lexical=lexical or LexicalConfig(),
+        hnsw=hnsw or HnswConfig(),
+    )
     generation = Generation(
         name=name, config=config, how={}, topics={}, state="live" if live else "shadow"
     )

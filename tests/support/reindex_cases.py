@@ -41,6 +41,7 @@ SETTING_CHANGES = {
         ["chunk", "extract", "embed"],
     ),
     "lexical": (["lexical.k1=0.9", "lexical.b=0.5"], ["chunk", "extract", "embed"]),
+    "vector index": (["hnsw.m=8", "hnsw.exact_below=100"], ["embed"]),
     "extractor": (
         ["extract.base_url=" + MODEL_SERVER_URL, "extract.model=all", "extract.engine=openai"],
         ["extract"],

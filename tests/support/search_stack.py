@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from schemas.generations import Generation, LexicalConfig
+from schemas.generations import Generation, HnswConfig, LexicalConfig
 from sql.pool import Pool, close_pool, connect, open_pool
 from sql.search import PgSearch
 from tests.support.document_rows import insert_generation
@@ -24,7 +24,12 @@ class SearchStack:
 
 @asynccontextmanager
 async def open_search_stack(
-    dsn: str, *, dimension: int = 4, pool_size: int = 4, lexical: LexicalConfig | None = None
+    dsn: str,
+    *,
+    dimension: int = 4,
+    pool_size: int = 4,
+    lexical: LexicalConfig | None = None,
+    hnsw: HnswConfig | None = None,
 ) -> AsyncIterator[SearchStack]:
     connection = await connect(dsn, name="rows")
     pool = await open_pool(dsn, size=pool_size, name="search")
@@ -33,7 +38,7 @@ async def open_search_stack(
             connection,
             pool,
             PgSearch(pool),
-            await insert_generation(connection, dimension=dimension, lexical=lexical),
+            await insert_generation(connection, dimension=dimension, lexical=lexical, hnsw=hnsw),
         )
     finally:
         await close_pool(pool)

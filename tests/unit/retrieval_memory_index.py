@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import schemas.ids
 from retrieval.document_links import fold_document_name
 from retrieval.words import FUNCTION_WORDS, split_words, stem_word
-from schemas.channels import DEFAULT_EF_SEARCH
+from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
 from schemas.facts import Fact
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id, make_entity_id
@@ -389,6 +389,7 @@ class MemoryIndex:
         filters: Filters,
         k: int,
         min_hops: int = 0,
+        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> Sequence[Hit]:
         self._record_call("graph")
         entities: dict[str, float] = defaultdict(float)
@@ -403,7 +404,7 @@ class MemoryIndex:
             ]
         scores: dict[UUID, float] = defaultdict(float)
         for name, score in entities.items():
-            for chunk_id in self._find_mentions(tenant, name):
+            for chunk_id in self._find_mentions(tenant, name)[:max_mentions]:
                 scores[chunk_id] += score
         return self._top_hits(tenant, scores, filters, k)
 
@@ -415,12 +416,13 @@ class MemoryIndex:
         chunks: Mapping[UUID, float],
         filters: Filters,
         k: int,
+        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> Sequence[Hit]:
         self._record_call("graph_nodes")
         scores: dict[UUID, float] = defaultdict(float, chunks)
         for name in self._mentions:
             if (score := entities.get(make_entity_id(tenant, "name", name))) is not None:
-                for chunk_id in self._find_mentions(tenant, name):
+                for chunk_id in self._find_mentions(tenant, name)[:max_mentions]:
                     scores[chunk_id] += score
         return self._top_hits(tenant, scores, filters, k)
 

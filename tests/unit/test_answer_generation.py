@@ -37,11 +37,12 @@ from retrieval.quote_candidates import (
 )
 from retrieval.redaction import Redactor
 from retrieval.retrieval_result import clip_spans
+from schemas.answer_profiles import AnswerProfile
 from schemas.errors import InvalidModelOutput
 from schemas.events import QueryAnswered
 from schemas.ids import sha256_hex
 from schemas.ports.engines import ChatOptions
-from schemas.profiles import AnswerProfile, Profile
+from schemas.profiles import Profile
 from schemas.prompts import PromptProfile
 from schemas.questions import AnswerDelta, Progress, QueryRequest, QueryResponse, StepProgress
 from schemas.values import Span

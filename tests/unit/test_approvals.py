@@ -37,7 +37,7 @@ UNRESTRICTED_SETTINGS = {
     [
         key
         for key in list_setting_names()
-        if not key.startswith(("chunk.", "lexical.")) and key not in UNRESTRICTED_SETTINGS
+        if not key.startswith(("chunk.", "hnsw.", "lexical.")) and key not in UNRESTRICTED_SETTINGS
     ],
 )
 def test_restricted_setting_is_refused_over_http(key: str, tmp_path: Path) -> None:
@@ -52,9 +52,12 @@ def test_restricted_setting_is_refused_over_http(key: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "key", sorted(UNRESTRICTED_SETTINGS | {"chunk.strategy", "chunk.child_tokens", "lexical.k1"})
+    "key",
+    sorted(
+        UNRESTRICTED_SETTINGS | {"chunk.strategy", "chunk.child_tokens", "hnsw.m", "lexical.k1"}
+    ),
 )
-def test_model_names_chunk_and_lexical_settings_need_no_approval(key: str, tmp_path: Path) -> None:
+def test_model_names_and_index_parameters_need_no_approval(key: str, tmp_path: Path) -> None:
     check_settings_approved(tmp_path, [f"{key}=x"])
 
 

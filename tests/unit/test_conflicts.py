@@ -14,7 +14,8 @@ from retrieval.quantities import find_quantities
 from retrieval.query_plan import plan_query
 from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.rerun import rerun_run
-from schemas.profiles import AnswerProfile, Profile, RedactionProfile
+from schemas.answer_profiles import AnswerProfile
+from schemas.profiles import Profile, RedactionProfile
 from schemas.questions import QueryRequest, QueryResponse
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import (
@@ -43,7 +44,7 @@ def find_values(
         contexts.append(ContextPassage(n, parent, index.parent_views[chunk.parent_id], (chunk,)))
     candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
     plan = plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
-    conflict = find_conflict(Evidence(candidates, (0.0,) * len(candidates)), plan, 1.0)
+    conflict = find_conflict(Evidence(candidates, (0.0,) * len(candidates)), plan, AnswerProfile())
     places = conflict.places if conflict else {}
     return [candidates[row].readable_text[slice(*place)] for row, place in places.items()]
 
@@ -240,6 +241,19 @@ async def test_equal_sentences_are_quoted_once_with_every_citation() -> None:
     assert (response.answer or "").count("The gate of the warehouse closes at nine.") == 1
     assert {"rules-a", "rules-b"} <= {citation.external_id for citation in response.citations}
     assert response.conflicts == []
+
+
+@pytest.mark.parametrize("max_sources", [1, 2, 7])
+async def test_profile_limits_sources_of_a_sentence(max_sources: int) -> None:
+    built = make_harness()
+    answer = AnswerProfile(sources_per_quote=max_sources)
+    built.profiles = [Profile(name="sources", answer=answer)]
+    sentence = "The gate of the warehouse closes at nine."
+    for n in range(7):
+        built.add(f"rules-{n}", sentence, title=f"Rules {n}")
+    request = QueryRequest(query="When does the gate of the warehouse close?", profile="sources")
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert [item.quote for item in response.citations].count(sentence) == max_sources
 
 
 async def test_conflict_distance_of_zero_compares_nothing() -> None:

@@ -22,7 +22,7 @@ from retrieval.query_plan import QueryPlan, plan_query
 from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.relevance import RelevanceDecision
 from retrieval.response_builder import format_missing_codes
-from schemas.profiles import AnswerProfile
+from schemas.answer_profiles import AnswerProfile
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,
     LowercaseNameFolder,
@@ -30,6 +30,7 @@ from tests.unit.retrieval_fakes import (
 )
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
 
+DEFAULT_PROFILE = AnswerProfile()
 RULES = RelevanceDecision(False, 0.9, 0.5, 0.0, "rules")
 
 
@@ -65,9 +66,23 @@ def weigh(question: str, contexts: Sequence[ContextPassage]) -> Evidence:
     return Evidence(candidates, combine_features(features), similarities)
 
 
-def quote(question: str, *texts: str) -> list[str]:
+def quote(question: str, *texts: str, profile: AnswerProfile = DEFAULT_PROFILE) -> list[str]:
     contexts = make_contexts(*texts)
-    return [item.text for _, item in select_quotes(weigh(question, contexts), plan(question))]
+    evidence = weigh(question, contexts)
+    return [item.text for _, item in select_quotes(evidence, plan(question), profile)]
+
+
+@pytest.mark.parametrize(
+    ("max_quotes", "distance", "n_quotes"), [(3, 20, 3), (5, 20, 5), (5, 0, 1)]
+)
+def test_profile_limits_number_and_distance_of_quotes(
+    max_quotes: int, distance: float, n_quotes: int
+) -> None:
+    notes = [f"Note {n} about the warranty of the pump." for n in range(6)]
+    profile = AnswerProfile(max_quotes=max_quotes, quote_distance=distance)
+    question = "What is the warranty of the pump in months?"
+    quotes = quote(question, "The warranty of the pump is 36 months.", *notes, profile=profile)
+    assert len(quotes) == n_quotes and "36 months" in " ".join(quotes)
 
 
 def test_answer_in_the_next_sentence_is_quoted_with_its_lead() -> None:

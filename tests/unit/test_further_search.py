@@ -8,7 +8,8 @@ import pytest
 
 from retrieval.generative_answer import build_answer_schema
 from retrieval.rerun import rerun_run
-from schemas.profiles import AnswerProfile, Profile, RedactionProfile
+from schemas.answer_profiles import AnswerProfile
+from schemas.profiles import Profile, RedactionProfile
 from schemas.questions import QueryRequest, QueryResponse
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import PunctuationSentenceSplitter, ScriptedChat

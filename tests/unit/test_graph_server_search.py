@@ -115,6 +115,17 @@ async def test_server_and_tables_give_the_same_hits(strategy: str, hops: int) ->
     assert (by_server.notes, server.n_followed) == ((), hops)
 
 
+@pytest.mark.parametrize("backend", ["bolt", "sql"])
+async def test_mentions_of_an_entity_are_limited(backend: str) -> None:
+    index, server = MemoryIndex(), MemoryGraphServer()
+    children = [[IndexedChild(f"ada {n}")] for n in range(4)]
+    index.add(IndexedDocument("notes", children, names=("ada",)))
+    for limit in (1, 3):
+        request = make_request(index, server, backend=backend, max_mentions=limit)
+        output = await retrieve(request)
+        assert (output.served_by, len(output.hits)) == (backend, limit)
+
+
 async def test_entity_search_follows_no_relation() -> None:
     index, server = make_chain()
     output = await retrieve(make_request(index, server, strategy="entity_search"))

@@ -48,6 +48,7 @@ OTHER_VALUES = {
     "overlap": 0.25,
     "timeout_s": 7,
     "attempts": 2,
+    "total_timeout_s": 7,
     "breaker_failures": 2,
     "breaker_open_s": 7,
     "batch": 2,
@@ -55,6 +56,9 @@ OTHER_VALUES = {
     "avgdl": 50,
     "k1": 0.9,
     "b": 0.5,
+    "m": 32,
+    "ef_construction": 200,
+    "exact_below": 5_000,
 }
 WITHOUT_FINGERPRINT = {
     "base_url": "an address: the same model answers alike on another server",
@@ -62,7 +66,10 @@ WITHOUT_FINGERPRINT = {
     "kind": "the protocol of the model server",
     "api_version": "the protocol of the model server",
     **dict.fromkeys(
-        ("timeout_s", "attempts", "breaker_failures", "breaker_open_s", "batch", "parallel"),
+        (
+            *("timeout_s", "attempts", "total_timeout_s", "breaker_failures", "breaker_open_s"),
+            *("batch", "parallel"),
+        ),
         "how a server is called",
     ),
 }

@@ -7,12 +7,13 @@ from uuid import UUID
 
 import pytest
 
+from schemas.answer_profiles import AnswerProfile
 from schemas.channels import CHANNELS, GraphProfile, GraphStrategy
 from schemas.errors import DatabaseUnavailable, EngineUnavailable, InvalidRequest
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import QueryEmbedding, RerankPassage
 from schemas.ports.search import EntitySeed
-from schemas.profiles import AnswerProfile, Profile, RerankProfile
+from schemas.profiles import Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import ScriptedChat, WordReranker
@@ -93,6 +94,28 @@ async def test_quotes_are_embedded_when_stored_states_do_not_suit() -> None:
     )
     assert response.citations[0].quote == "The replacement costs 18,740 euros."
     assert "The replacement costs 18,740 euros." in built.embedder.embedded_texts
+
+
+@pytest.mark.parametrize("count", [2, 5])
+async def test_profile_limits_sentences_to_embed(count: int) -> None:
+    built = RetrievalHarness()
+    built.add("pump", " ".join(f"The replacement number {n} costs {n} euros." for n in range(9)))
+    built.embedder.is_locating = False
+    overrides = {"rerank": {"sentences": count}}
+    request = QueryRequest(query=COST_QUESTION, overrides=overrides)
+    await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert len(built.embedder.embedded_texts) == count
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_profile_limits_mentions_that_the_graph_searches(limit: int) -> None:
+    built = RetrievalHarness()
+    built.add("pump", "The pump hums.", "The pump rests.", "The pump leaks.", names=("pump",))
+    request = SearchRequest(
+        query="Which pump?", mode="graph", overrides={"graph": {"max_mentions": limit}}
+    )
+    response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+    assert response.trace.channels["graph"].returned == limit
 
 
 async def test_every_quote_matches_its_span() -> None:

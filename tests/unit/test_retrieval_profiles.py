@@ -105,6 +105,40 @@ def test_every_setting_of_a_workflow_belongs_to_one_type() -> None:
     )
 
 
+def list_unbounded_numbers(schema: Mapping[str, Any]) -> list[str]:
+    """Return the numeric settings of a JSON Schema that lack a lower or an upper bound."""
+    models = {"": schema, **schema.get("$defs", {})}
+    return [
+        f"{model}.{name}"
+        for model, fields in models.items()
+        for name, setting in fields.get("properties", {}).items()
+        for kind in (setting, *setting.get("anyOf", ()))
+        if kind.get("type") in ("integer", "number")
+        and not (
+            {"minimum", "exclusiveMinimum"} & kind.keys()
+            and {"maximum", "exclusiveMaximum"} & kind.keys()
+        )
+    ]
+
+
+RECORDED_WITHOUT_BOUNDS = {
+    "LexicalProfile.budget",
+    "FusionProfile.per_document",
+    *(
+        f"{model}.{name}"
+        for model in ("AnswerProfile", "GenerationProfile")
+        for name in ("threshold", "timeout_s")
+    ),
+}
+"""Settings of recorded runs, which a bound would make unreadable."""
+
+
+@pytest.mark.parametrize("profile_type", PROFILE_TYPES)
+def test_every_new_number_of_a_profile_has_bounds(profile_type: ProfileType) -> None:
+    unbounded = list_unbounded_numbers(FILE_MODELS[profile_type].model_json_schema())
+    assert set(unbounded) <= RECORDED_WITHOUT_BOUNDS
+
+
 def test_request_selects_profiles_by_type_and_overrides_settings() -> None:
     profiles = load_profiles(PROFILES_DIR)
     profile = profiles.select(

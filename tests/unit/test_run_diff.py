@@ -7,10 +7,11 @@ import pytest
 
 from retrieval.recorded_run import RecordedRun, parse_run
 from retrieval.run_diff import DiffContext, compare_runs
+from schemas.answer_profiles import AnswerProfile
 from schemas.errors import NotFound
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import make_document_id
-from schemas.profiles import AnswerProfile, Profile
+from schemas.profiles import Profile
 from schemas.questions import QueryRequest
 from schemas.run_records import CurrentDocument, RunDiff
 from tests.support.api_client import LOCAL_CALLER

@@ -13,7 +13,7 @@ from anabranch.config.loader import (
 )
 from processors import get_stage_versions
 from schemas.errors import ConfigurationError, GenerationMismatch
-from schemas.generations import Generation, compute_chain_fingerprints
+from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
 from services.engines import check_config_matches, find_outdated_stages
 
 
@@ -268,3 +268,32 @@ def test_origin_of_each_setting_is_reported(
     assert origins["file"] == {"api": {"port": 9}}
     assert origins["environment"] == {"ingest": {"max_pages": "2"}}
     assert origins["command line"]["chunk"] == {"overlap": "0.1"}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("chunk.parent_tokens=1", "chunk.child_tokens=501", "lexical.b=2"),
+        *("hnsw.m=1", "hnsw.m=101", "hnsw.ef_construction=1001", "hnsw.exact_below=-1"),
+    ],
+)
+def test_index_setting_out_of_bounds_is_refused_by_name(setting: str) -> None:
+    name = setting.partition("=")[0]
+    with pytest.raises(ConfigurationError, match=f"{name}: Input should be"):
+        load_settings(sets=[setting])
+
+
+def test_vector_index_needs_twice_as_many_candidates_as_links() -> None:
+    with pytest.raises(ConfigurationError, match=r"ef_construction 63 is less than twice m \(32\)"):
+        load_settings(sets=["hnsw.m=32", "hnsw.ef_construction=63"])
+    assert load_settings(sets=["hnsw.m=32", "hnsw.ef_construction=64"]).hnsw.m == 32
+
+
+def test_generation_without_recorded_constants_of_the_vector_index_is_current() -> None:
+    """Generations from before these settings were built with their defaults."""
+    config = build_index_config(load_settings())
+    recorded = config.model_dump(exclude={"hnsw"})
+    check_config_matches(config, IndexConfig.model_validate(recorded), "g1")
+    changed = build_index_config(load_settings(sets=["hnsw.exact_below=5"]))
+    with pytest.raises(GenerationMismatch, match=r"hnsw\.exact_below is 5 in the settings, 20000"):
+        check_config_matches(changed, IndexConfig.model_validate(recorded), "g1")
