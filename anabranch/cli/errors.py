@@ -59,6 +59,7 @@ CLI_REMEDIES = {
 CLI_EQUIVALENTS = {
     "GET /v1/audit": "`anabranch audit`",
     "GET /v1/collections": "`anabranch collections list`",
+    "GET /v1/config/schema": "`anabranch config schema`",
     "GET /v1/dead-letters": "`anabranch dlq list`",
     "GET /v1/documents": "`anabranch documents list`",
     "GET /v1/documents/{id}": "`anabranch documents show`",

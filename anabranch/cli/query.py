@@ -31,8 +31,22 @@ class QueryOptions:
     k: Annotated[int, Parameter(help="Number of passages to return.", validator=Number(gte=1))] = 10
     profile: Annotated[
         str | None,
-        Parameter(help="Retrieval profile.  [default: that of the collection, or `default`]"),
+        Parameter(help="Workflow profile.  [default: that of the collection, or `default`]"),
     ] = None
+    profiles: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="Use this profile of a type instead of the workflow's: fusion=rrf. Repeatable.",
+        ),
+    ] = ()
+    override: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="Override a setting of the profiles: semantic.k=50. Repeatable.",
+        ),
+    ] = ()
     mode: Annotated[
         Literal["auto", "vector", "graph", "hybrid"],
         Parameter(help="Retrieval mode; auto chooses by the question."),
@@ -68,8 +82,13 @@ class QueryOptions:
     ] = False
 
     def to_request(self, text: str) -> dict[str, Any]:
-        """Build the body of the HTTP request. Raises ConfigurationError for an unknown channel."""
+        """Build the body of the HTTP request.
+
+        Raises ConfigurationError for an unknown channel, and for a profile or override without
+        value. The server checks their names and bounds.
+        """
         from anabranch.cli.options import parse_channels
+        from anabranch.config.loader import parse_assignments
 
         scalar_fields = {
             name: getattr(self, name)
@@ -86,6 +105,8 @@ class QueryOptions:
         return {
             "query": text,
             **profile,
+            "profiles": parse_assignments(self.profiles, "--profiles", "type=name"),
+            "overrides": parse_assignments(self.override, "--override"),
             "filters": {"collections": list(self.collection), "tags": list(self.tag)},
             **scalar_fields,
             **channel_filter,

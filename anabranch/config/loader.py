@@ -57,7 +57,7 @@ def read_origins(
     folder = data_dir or Path(
         environment.get("data_dir", Settings.model_fields["data_dir"].default)
     )
-    command_line = _parse_assignments(sets) | ({"data_dir": str(data_dir)} if data_dir else {})
+    command_line = parse_assignments(sets) | ({"data_dir": str(data_dir)} if data_dir else {})
     named_file = config or (
         Path(os.environ["ANABRANCH_CONFIG"]) if os.environ.get("ANABRANCH_CONFIG") else None
     )
@@ -98,7 +98,7 @@ def override_settings(settings: Settings, sets: Iterable[str]) -> Settings:
 
     Raises ConfigurationError.
     """
-    overrides = _parse_assignments(sets)
+    overrides = parse_assignments(sets)
     _reject_unknown(overrides, "--set")
     return _validate(
         _merge_dropping_stale_keys(settings.model_dump(), overrides, is_bound=lambda address: True)
@@ -204,15 +204,21 @@ def _read_file(named_path: Path | None, folder: Path) -> dict[str, Any]:
         ) from error
 
 
-def _parse_assignments(sets: Iterable[str]) -> dict[str, Any]:
+def parse_assignments(
+    assignments: Iterable[str], option: str = "--set", form: str = "section.key=value"
+) -> dict[str, Any]:
+    """Nest values by the parts of their keys; a later assignment replaces an earlier one.
+
+    Raises ConfigurationError that names the option for an assignment without value.
+    """
     values: dict[str, Any] = {}
-    for assignment in sets:
+    for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals:
             raise ConfigurationError(
-                f"--set {assignment} has no value.",
+                f"{option} {assignment} has no value.",
                 code="BAD_SETTING",
-                remedy="Use --set section.key=value.",
+                remedy=f"Use {option} {form}.",
             )
         values = _merge(values, _nest(key.strip().split("."), _parse_value(key, value)))
     return values
@@ -224,8 +230,8 @@ def _nest(path: list[str], value: Any) -> dict[str, Any]:
 
 
 def _parse_value(key: str, text: str) -> Any:
-    """Parse lists and mappings from JSON; return other text as it is."""
-    if not text.startswith(("[", "{")):
+    """Parse lists, mappings and null from JSON; return other text as it is."""
+    if text != "null" and not text.startswith(("[", "{")):
         return text
     try:
         return json.loads(text)

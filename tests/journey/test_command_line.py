@@ -49,6 +49,8 @@ def test_duplicate_ingest_query_and_delete_commands(folder: Path, tmp_path: Path
         assert (lines[0]["event"], lines[-1]["event"]) == ("started", "answer")
         assert "five past six" in lines[-1]["answer"]
 
+        check_profile_options(*here)
+
         missing = run_anabranch("documents", "show", "00000000-0000-8000-8000-000000000000", *here)
         assert missing.returncode == 3
         assert "`anabranch documents list`" in missing.stderr
@@ -59,6 +61,35 @@ def test_duplicate_ingest_query_and_delete_commands(folder: Path, tmp_path: Path
         assert "--yes" in unasked.stderr
         assert run_anabranch("documents", "delete", document, *here, stdin="n\n").returncode == 1
         assert run_anabranch("documents", "delete", document, *here, stdin="y\n").returncode == 0
+
+
+def check_profile_options(*here: str) -> None:
+    """The server takes the profiles and settings of a command, and checks them."""
+    question = "When does the keeper raise the sluice?"
+    for command in (("search",), ("query",), ("runs", "start", "--follow")):
+        options = ("--profile", "rrf", "--profiles", "graph=small", "--override")
+        shown = run_anabranch(*command, question, *options, "semantic.k=7", "--json", *here)
+        assert shown.returncode == 0, shown.stderr
+        result = json.loads(shown.stdout.splitlines()[-1] if "runs" in command else shown.stdout)
+        assert result["trace"]["profile"] == "rrf"
+        assert result["trace"]["channels"]["semantic"]["k"] == max(7, 10)
+    narrow = ("--override", "semantic.k=1", "--override", "semantic.enabled=false")
+    channels = run_json("search", question, *narrow, *here)["trace"]["channels"]
+    assert "semantic" not in channels and "lexical" in channels
+    for option, value, message in (
+        ("--profile", "fast", "Unknown profile 'fast'. [UNKNOWN_PROFILE]"),
+        ("--profiles", "fusion=fast", "Unknown fusion profile 'fast'. [UNKNOWN_PROFILE]"),
+        ("--profiles", "fuse=rrf", "profiles.fuse"),
+        ("--override", "semantic.k=0", "Invalid override semantic.k: Input should be greater"),
+        ("--override", "semantic.kk=5", "Invalid override semantic.kk: Extra inputs"),
+        ("--override", "semantic=5", "overrides.semantic: Input should be"),
+        ("--override", "redaction.kinds=[]", "redaction cannot be set by a request"),
+        ("--override", "budget.calls=99", "budget.calls cannot be raised by a request"),
+        ("--override", "semantic.k", "--override semantic.k has no value. [BAD_SETTING]"),
+    ):
+        refused = run_anabranch("query", question, option, value, *here)
+        assert (refused.returncode, refused.stdout) == (2, ""), refused.stderr
+        assert message in refused.stderr and "/v1/" not in refused.stderr
 
 
 def test_up_uses_external_database_and_logs_to_stderr(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from anabranch.cli.ingest_batch import IngestBatch, IngestItem, expand_paths
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.query import QueryOptions, make_progress_printer, print_event_line, read_answer
 from anabranch.cli.server_connection import warn_if_server_stops
+from retrieval.profiles import load_profiles
 from schemas.errors import ConfigurationError, NotFound, TransientError
+from schemas.questions import SearchRequest
 
 StreamEvent = tuple[str, dict[str, Any]]
 ANSWER_EVENT: StreamEvent = ("answer", {"answer": "At six.", "refused": False})
@@ -224,6 +227,40 @@ def test_channels_are_validated_and_sent_only_when_given() -> None:
     ]
     with pytest.raises(ConfigurationError, match="'lex'"):
         QueryOptions(channels="lex").to_request("x")
+
+
+def test_profiles_and_overrides_are_sent_as_the_api_takes_them() -> None:
+    options = QueryOptions(
+        profiles=("fusion=rrf", "judge=strict"),
+        override=(
+            *("semantic.k=50", "semantic.enabled=false", "fusion.per_document=null"),
+            *("judge.pii.threshold=0.5", 'fusion.edge_types={"SUPPLIES": 2}'),
+        ),
+    )
+    body = options.to_request("x")
+    assert body["profiles"] == {"fusion": "rrf", "judge": "strict"}
+    catalog = load_profiles(Path(__file__).parents[2] / "profiles")
+    profile = catalog.select(SearchRequest.model_validate(body))
+    assert (profile.semantic.k, profile.semantic.enabled) == (50, False)
+    assert (profile.fusion.method, profile.fusion.per_document) == ("rrf", None)
+    assert (profile.judge.pii.threshold, profile.judge.pii.severity) == (0.5, "hard")
+    assert profile.fusion.edge_types == {"SUPPLIES": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "remedy"),
+    [
+        (QueryOptions(profiles=("rrf",)), "--profiles rrf has", "Use --profiles type=name."),
+        (QueryOptions(override=("k",)), "--override k has", "Use --override section.key=value."),
+        (QueryOptions(override=("a.b=[1",)), "Invalid JSON '[1' for a.b", "as JSON"),
+    ],
+)
+def test_malformed_profile_options_name_the_option(
+    options: QueryOptions, message: str, remedy: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        options.to_request("x")
+    assert message in caught.value.detail and remedy in caught.value.remedy
 
 
 @pytest.mark.parametrize("state", ["bogus", "superseded"])
