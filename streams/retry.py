@@ -13,8 +13,18 @@ from schemas.errors import DatabaseUnavailable, EngineUnavailable, LogUnavailabl
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
-# With the default backoff about 6 s of waiting in total.
-MAX_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLimits:
+    """Attempts of one event, after which it is dead-lettered.
+
+    `failed` ones raised an error that may pass; with the default backoff, five take about 6 s.
+    `abandoned` ones are those that no worker ended.
+    """
+
+    failed: int = 5
+    abandoned: int = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +34,7 @@ class RetryBudget:
     Outages do not count, unless the service answered others between the failures.
     """
 
+    limits: AttemptLimits
     failures: int = 0
     isolated_failures: int = 0
     _last_answer_count: int | None = None
@@ -46,7 +57,7 @@ class RetryBudget:
         )
         self._last_answer_count = answer_count
         is_outage = isinstance(error, EngineUnavailable | LogUnavailable | DatabaseUnavailable)
-        return (self.isolated_failures if is_outage else self.failures) >= MAX_ATTEMPTS
+        return (self.isolated_failures if is_outage else self.failures) >= self.limits.failed
 
 
 @dataclass(frozen=True, slots=True)

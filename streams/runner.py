@@ -52,7 +52,7 @@ from streams.codec import Codec
 from streams.dead_letters import DeadLetter, build_dead_letter_emissions
 from streams.instrumentation import Instrumentation
 from streams.publisher import Publisher
-from streams.retry import Backoff, RetryBudget, retry_outages
+from streams.retry import AttemptLimits, Backoff, RetryBudget, retry_outages
 from streams.stage import Emission, PendingEvent, Stage
 
 log = structlog.get_logger(__name__)
@@ -60,8 +60,6 @@ T = TypeVar("T")
 
 # One bug is a poison event; this many in a row mean that the program itself is broken.
 MAX_CONSECUTIVE_BUGS = 20
-MAX_ABANDONED_ATTEMPTS = 3
-"""Attempts that no worker ended, after which the event is dead-lettered."""
 # One suspect at a time per process: if the process dies again, only the culprit is charged.
 _SUSPECT_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 MAX_TIMEOUTS = 2
@@ -113,7 +111,7 @@ class StageRunner:
     instrumentation: Instrumentation
     _: KW_ONLY
     backoff: Backoff = field(default_factory=Backoff)
-    max_abandoned_attempts: int = MAX_ABANDONED_ATTEMPTS
+    limits: AttemptLimits = field(default_factory=AttemptLimits)
     consecutive_bugs: int = field(default=0, init=False)
     successes: int = field(default=0, init=False)
     _engine_outages: dict[object, EngineUnavailable] = field(default_factory=dict, init=False)
@@ -367,7 +365,7 @@ class StageRunner:
             item.is_delegated = self.stage.delegate_if(item.pending_event)
             item.abandoned_attempts = claim_result.abandoned_attempts
             if (
-                claim_result.abandoned_attempts >= self.max_abandoned_attempts
+                claim_result.abandoned_attempts >= self.limits.abandoned
                 # Only the program that reacts to a delegated event may dead-letter it.
                 and not item.is_delegated
             ):
@@ -389,7 +387,7 @@ class StageRunner:
         """Run the reaction until it succeeds (return None) or retries are exhausted (return the
         error).
         """
-        retry_budget = RetryBudget()
+        retry_budget = RetryBudget(self.limits)
         try:
             while True:
                 try:

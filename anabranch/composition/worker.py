@@ -45,6 +45,7 @@ from sql.log import adopt_imported_log
 from sql.pool import ASYNC_COMMIT_SETTINGS, close_pool, open_pool
 from sql.revisions import PgDocumentOwners, PgRevisions
 from streams.instrumentation import Instrumentation, NoInstrumentation
+from streams.retry import AttemptLimits
 from streams.stage import Stage
 
 BUILD_POOL_SIZE = 6
@@ -148,7 +149,7 @@ async def prepare_worker(
                 settings, storage, target, engines, overrides, source_epochs
             ),
             overrides.clock,
-            settings.worker.lost_attempts,
+            AttemptLimits(failed=settings.worker.attempts, abandoned=settings.worker.lost_attempts),
             storage.subscriber,
         )
         decisions = GenerationDecisions(

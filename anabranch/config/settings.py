@@ -381,6 +381,15 @@ class WorkerSettings(SettingsSection):
     parse_deadline_s: float = Field(
         120.0, gt=0, description="seconds to parse one part of a document (16 pages)"
     )
+    attempts: int = Field(
+        5,
+        ge=1,
+        le=1_000,
+        description=(
+            "attempts of an event whose stage fails, after which it is dead-lettered; failures "
+            "count during an outage only if other events succeed"
+        ),
+    )
     lost_attempts: int = Field(
         3,
         ge=3,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.records import StoredRecord
+from streams.retry import AttemptLimits
 from streams.runner import StageRunner, WorkItem
 
 # How far a build may run ahead of its rate, and the longest sleep before a new pace applies.
@@ -65,10 +66,8 @@ class BuildThrottle:
 class ThrottledRunner(StageRunner):
     """A runner that claims events at the rate of its build."""
 
-    def __init__(
-        self, throttle: BuildThrottle, *runner_args: Any, max_abandoned_attempts: int
-    ) -> None:
-        super().__init__(*runner_args, max_abandoned_attempts=max_abandoned_attempts)
+    def __init__(self, throttle: BuildThrottle, *runner_args: Any, limits: AttemptLimits) -> None:
+        super().__init__(*runner_args, limits=limits)
         self.throttle = throttle
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:

@@ -46,6 +46,7 @@ from sql.pool import Pool
 from streams.instrumentation import Instrumentation
 from streams.partition_sink import STATUS_RENEWAL_S, PartitionLimits
 from streams.publisher import Publisher
+from streams.retry import AttemptLimits
 from streams.runner import StageRunner
 from streams.stage import Stage
 from streams.stage_chain import ChainedRunner, ChainLink, StageChain
@@ -74,7 +75,7 @@ class ConsumerSupervisor:
     instrumentation: Instrumentation
     build_ports: Callable[[Generation, Engines], StagePorts]
     clock: Callable[[], datetime]
-    max_abandoned_attempts: int
+    attempt_limits: AttemptLimits
     subscriber: Subscriber
     bounds: PartitionLimits = field(default_factory=PartitionLimits)
     assignment_tasks: dict[tuple[object, ...], tuple[StageAssignment, asyncio.Task[None]]] = field(
@@ -273,15 +274,13 @@ class ConsumerSupervisor:
         runner: StageRunner
         limits = self.bounds
         if throttle:
-            runner = ThrottledRunner(
-                throttle, *runner_args, max_abandoned_attempts=self.max_abandoned_attempts
-            )
+            runner = ThrottledRunner(throttle, *runner_args, limits=self.attempt_limits)
         elif assignment.stage.name == "receive" and (
             chain := await self._build_chain(generation, assignments, ports)
         ):
             runner = ChainedRunner(
                 *runner_args,
-                max_abandoned_attempts=self.max_abandoned_attempts,
+                limits=self.attempt_limits,
                 chain=chain,
                 is_ready=lambda: self.has_generations,
                 on_published=self._report_published,
@@ -294,7 +293,7 @@ class ConsumerSupervisor:
                 concurrent_finishes=2,
             )
         else:
-            runner = StageRunner(*runner_args, max_abandoned_attempts=self.max_abandoned_attempts)
+            runner = StageRunner(*runner_args, limits=self.attempt_limits)
         return StageConsumer(
             runner,
             self.subscriber,

@@ -13,6 +13,7 @@ from schemas.errors import (
     FatalError,
     LimitExceeded,
     NewerVersion,
+    TransientError,
     UnreadableDocument,
 )
 from schemas.events import Content, DocumentIndexed, DocumentReceived, EventDeadLettered
@@ -23,7 +24,7 @@ from streams.codec import Codec
 from streams.instrumentation import NoInstrumentation
 from streams.partition_sink import FairQueue, PartitionLimits
 from streams.publisher import Publisher, build_raw_record
-from streams.retry import Backoff
+from streams.retry import AttemptLimits, Backoff
 from streams.runner import StageRunner, WorkItem
 from streams.stage import Emission, PendingEvent, Stage
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
@@ -101,6 +102,19 @@ async def test_engine_outage_is_retried_without_dead_letter(world: SimulatedPipe
     works = await process_records(make_runner(world, react), await append_records(world, "a"))
     assert works[0].dead_letter is None
     assert works[0].attempts == 51
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_failing_event_is_dead_lettered_after_its_attempts(
+    world: SimulatedPipeline, limit: int
+) -> None:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+        raise TransientError("not yet")
+
+    runner = make_runner(world, react)
+    runner.limits = AttemptLimits(failed=limit)
+    works = await process_records(runner, await append_records(world, "a"))
+    assert works[0].dead_letter is not None and works[0].attempts == limit
 
 
 class FlakyEngine:
