@@ -7,7 +7,7 @@ number that only looks like one, such as an IBAN, a date, a version or an order 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stdnum import iban, luhn
@@ -17,33 +17,39 @@ from schemas.values import IdentifierKind
 
 # Also the hyphens and spaces that typesetting puts in place of the plain ones.
 _DASH, _SPACE = "[-‐‑–]", "[ \u00a0\u202f]"
+# A line break within a number is read as a space, which may also follow another separator.
+_LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
 # Not inside a longer code: neither a word nor "ORD-" may precede, and no digit may follow.
 _START, _END = r"(?<!\w)(?<!\w[-./])", r"(?!\w)(?![-./]\d)"
 
-_EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]++@(?:[\w-]++\.)+[^\W\d_]{2,}")
-_SSN = re.compile(
-    rf"{_START}(?!000|666|9)\d{{3}}(?P<separator>{_DASH}|{_SPACE}|)(?!00)\d{{2}}(?P=separator)"
-    rf"(?!0000)\d{{4}}{_END}"
+# A line may end behind a separator of the address.
+_EMAIL = re.compile(
+    r"(?<![\w.+%-])[\w.+%-]++(?:['’&][\w.+%-]++)*+@\n?"
+    r"(?:[\w-]++(?:(?<=-)\n[\w-]++)*+\.(?:\n(?=[a-z]))?)+[^\W\d_]{2,}"
 )
-_CPF = re.compile(rf"{_START}\d{{3}}\.?\d{{3}}\.?\d{{3}}{_DASH}?\d{{2}}{_END}")
+_SSN = re.compile(
+    rf"{_START}(?!000|666|9)\d{{3}}(?P<separator>{_DASH}|{_SPACE}|) ?(?!00)\d{{2}}"
+    rf"(?P=separator) ?(?!0000)\d{{4}}{_END}"
+)
+_CPF = re.compile(rf"{_START}\d{{3}}(?:\. ?)?\d{{3}}(?:\. ?)?\d{{3}}(?:{_DASH} ?)?\d{{2}}{_END}")
 # Letters since 2026 (Instrução Normativa RFB 2.229/2024), but in the punctuated form only.
 _CNPJ = re.compile(
-    rf"{_START}(?:[\dA-Z]{{2}}\.[\dA-Z]{{3}}\.[\dA-Z]{{3}}/[\dA-Z]{{4}}{_DASH}\d{{2}}"
-    rf"|\d{{8}}/?\d{{4}}{_DASH}?\d{{2}}){_END}"
+    rf"{_START}(?:[\dA-Z]{{2}}\. ?[\dA-Z]{{3}}\. ?[\dA-Z]{{3}}/ ?[\dA-Z]{{4}}{_DASH} ?\d{{2}}"
+    rf"|\d{{8}}(?:/ ?)?\d{{4}}(?:{_DASH} ?)?\d{{2}}){_END}"
 )
 # Visa, Mastercard, American Express, Diners, JCB, Discover, Maestro, Elo and UnionPay.
 _CARD = re.compile(
     rf"{_START}(?<![A-Z]{{2}}\d\d )(?=[2-6])"
-    rf"(?:\d{{4}}(?P<four>{_SPACE}|{_DASH}|[.\n])(?:\d{{4}}(?P=four)){{2}}\d{{1,7}}"
-    rf"|\d{{4}}(?P<six>{_SPACE}|{_DASH}|[.\n])\d{{6}}(?P=six)\d{{4,5}}|\d{{13,19}})(?!\w)"
+    rf"(?:\d{{4}}(?P<four>{_SPACE}|{_DASH}|\.) ?(?:\d{{4}}(?P=four) ?){{2}}\d{{1,7}}"
+    rf"|\d{{4}}(?P<six>{_SPACE}|{_DASH}|\.) ?\d{{6}}(?P=six) ?\d{{4,5}}|\d{{13,19}})(?!\w)"
 )
 _IBAN = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){3,8}(?!\w)")
 # Dates and times, UUIDs, and addresses of the Internet protocol: groups of digits as in a phone
 # number.
 _OTHER = re.compile(
-    r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?)?"
+    r"\b\d{4}-\d\d-\d\d(?![-\d])(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?)?"
     r"|\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b"
-    r"|(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"
+    r"|(?<![\d.+])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"
 )
 _SSN_CUE = re.compile(r"\b(?:ssn|social security)\b", re.I)
 _PHONE_CUE = re.compile(
@@ -53,6 +59,7 @@ _PHONE_CUE = re.compile(
 )
 _CUE_DISTANCE = 30
 _PHONE_DIGITS = re.compile(r"\d(?:[\s().+/‐‑–-]{0,3}\d){6}")
+_BROKEN_DIGITS = re.compile(r"\d[ ().+/‐‑–-]{0,3}\n[ ().+/‐‑–-]{0,3}\d")
 _SEPARATED = re.compile(r"\d[\s().‐‑–-]+(?=\d)")
 _MAX_PHONE_TRIES = 10_000
 
@@ -76,39 +83,49 @@ def find_identifiers(
     if not kinds or not ("@" in text or any(char.isdigit() for char in text)):
         return []
     claimed = bytearray(len(text))
-    for start, end in (*_find_ibans(text), *(match.span() for match in _OTHER.finditer(text))):
-        claimed[start:end] = b"x" * (end - start)
     found: list[Identifier] = []
-    # The first kind that claims a range keeps it: a card number may read like a phone number.
-    for kind in (kind for kind in _FINDERS if kind in kinds):
-        for start, end in _FINDERS[kind](text, phone_regions):
-            if not any(claimed[start:end]):
-                found.append(Identifier(kind, start, end))
+
+    def claim(kind: IdentifierKind | None, ranges: Iterable[tuple[int, int]]) -> None:
+        for start, end in ranges:
+            if kind is None or not any(claimed[start:end]):
                 claimed[start:end] = b"x" * (end - start)
+                if kind is not None:
+                    found.append(Identifier(kind, start, end))
+
+    # The first that claims a range keeps it: an address may hold a date, and a card number may
+    # read like a phone number.
+    if "email" in kinds:
+        claim("email", (match.span() for match in _EMAIL.finditer(text)))
+    claim(None, (*_find_ibans(text), *(match.span() for match in _OTHER.finditer(text))))
+    for kind in (kind for kind in _FINDERS if kind in kinds):
+        claim(kind, _FINDERS[kind](text, phone_regions))
     return sorted(found, key=lambda item: item.start)
 
 
-def _find_emails(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
-    return (match.span() for match in _EMAIL.finditer(text))
+def _join_lines(text: str) -> str:
+    """Return the text, of the same length, without its single line breaks."""
+    return _LINE_BREAK.sub(" ", text)
 
 
 def _find_cnpjs(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
-    return (match.span() for match in _CNPJ.finditer(text) if cnpj.is_valid(match.group()))
+    matches = _CNPJ.finditer(_join_lines(text))
+    return (match.span() for match in matches if cnpj.is_valid(match.group()))
 
 
 def _find_cpfs(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
-    return (match.span() for match in _CPF.finditer(text) if cpf.is_valid(match.group()))
+    matches = _CPF.finditer(_join_lines(text))
+    return (match.span() for match in matches if cpf.is_valid(match.group()))
 
 
 def _find_cards(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
-    for match in _CARD.finditer(text):
+    for match in _CARD.finditer(_join_lines(text)):
         digits = "".join(filter(str.isdigit, match.group()))
         if 13 <= len(digits) <= 19 and luhn.is_valid(digits):
             yield match.span()
 
 
 def _find_ssns(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
-    for match in _SSN.finditer(text):
+    for match in _SSN.finditer(_join_lines(text)):
         # Nine digits that are not grouped by hyphens may be anything.
         if match["separator"].strip() or _SSN_CUE.search(_text_before(text, match.start())):
             yield match.span()
@@ -117,6 +134,13 @@ def _find_ssns(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
 def _find_phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]:
     if not _PHONE_DIGITS.search(text):
         return
+    yield from _match_phones(text, regions)
+    # After those within a line: digits may begin the line below a number.
+    if _BROKEN_DIGITS.search(text):
+        yield from _match_phones(_join_lines(text), regions)
+
+
+def _match_phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]:
     # Loads the numbering plans, which a start need not wait for.
     from phonenumbers import Leniency, PhoneNumberMatcher
 
@@ -153,7 +177,6 @@ def _find_ibans(text: str) -> Iterator[tuple[int, int]]:
 
 
 _FINDERS: Mapping[IdentifierKind, Callable[[str, Sequence[str]], Iterator[tuple[int, int]]]] = {
-    "email": _find_emails,
     "cnpj": _find_cnpjs,
     "cpf": _find_cpfs,
     "card": _find_cards,

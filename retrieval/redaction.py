@@ -8,7 +8,7 @@ verified before they are masked. The index is searched with the question as it w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -70,8 +70,17 @@ class Redactor:
         """Return the ranges to mask, in order."""
         if not self.is_active:
             return []
-        self._find(text)
-        return [match.span() for match in self._compile().finditer(text)]
+        found = find_identifiers(text, self.profile.kinds, self.profile.phone_regions)
+        self._remember([text[item.start : item.end] for item in found])
+        # Those that are found here too: the pattern fits no identifier that touches a word.
+        ranges = [(item.start, item.end) for item in found]
+        ranges += [match.span() for match in self._compile().finditer(text)]
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted(ranges):
+            if merged and start < merged[-1][1]:
+                start, end = merged[-1][0], max(end, merged.pop()[1])
+            merged.append((start, end))
+        return merged
 
     def redact_response(self, response: ResponseT) -> ResponseT:
         """Return the response with masked texts, and the number of masked places in `redacted`."""
@@ -125,10 +134,13 @@ class Redactor:
             text[identifier.start : identifier.end]
             for identifier in find_identifiers(text, self.profile.kinds, self.profile.phone_regions)
         ]
-        if not self._identifiers.issuperset(found):
-            self._identifiers.update(found)
-            self._pattern = None
+        self._remember(found)
         return found
+
+    def _remember(self, identifiers: Collection[str]) -> None:
+        if not self._identifiers.issuperset(identifiers):
+            self._identifiers.update(identifiers)
+            self._pattern = None
 
 
 def holds_quote(text: str, quote: str, redacted: Sequence[tuple[int, int]]) -> bool:

@@ -9,7 +9,8 @@ import pytest
 from engines.personal_identifiers import find_identifiers
 from schemas.values import IdentifierKind
 
-REGIONS = ("US", "BR")
+REGIONS = ("US", "BR", "BE")
+UUID_TEXT = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
 
 
 def find_texts(text: str) -> list[tuple[str, str]]:
@@ -43,10 +44,51 @@ def find_texts(text: str) -> list[tuple[str, str]]:
         ("cnpj", "11.222.333/0001-81", "CNPJ: 11.222.333/0001-81"),
         ("cnpj", "11222333000181", "11222333000181"),
         ("cnpj", "12.ABC.345/01DE-35", "CNPJ 12.ABC.345/01DE-35"),
+        ("email", "ana.2024-01-02@example.com", "to ana.2024-01-02@example.com"),
+        ("email", f"{UUID_TEXT}@example.com", f"to {UUID_TEXT}@example.com"),
+        ("email", "d'ana@example.com", "to 'd'ana@example.com'"),
+        ("phone", "+351.212.345.678", "+351.212.345.678"),
+        ("phone", "0470-12-34-56", "tel 0470-12-34-56"),
     ],
 )
 def test_identifier_is_found(kind: str, identifier: str, text: str) -> None:
     assert find_texts(text) == [(kind, identifier)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "identifier"),
+    [
+        ("ssn", "123-45-\n6789"),
+        ("email", "ana@\nmail.example.com"),
+        ("email", "ana@mail.\nexample.com"),
+        ("email", "ana@mail-\nserver.example.com"),
+        ("phone", "+1 415\n555 2671"),
+        ("phone", "+1 415-555-\n2671"),
+        ("phone", "(415)\n555-2671"),
+        ("card", "4111 1111\n1111 1111"),
+        ("card", "4111-1111-\n1111-1111"),
+        ("card", "3782 822463\n10005"),
+        ("cpf", "529.982.\n247-25"),
+        ("cpf", "529.982.247-\n25"),
+        ("cnpj", "11.222.333/\n0001-81"),
+        ("cnpj", "11.222.333/0001-\n81"),
+    ],
+)
+def test_identifier_is_found_across_a_line_break(kind: str, identifier: str) -> None:
+    assert find_texts(f"Noted: {identifier}, today") == [(kind, identifier)]
+
+
+@pytest.mark.parametrize(
+    ("identifier", "next_line"),
+    [
+        ("+49 30 901820", "12 seats"),
+        ("+1 415 555 2671", "2 seats"),
+        ("ana@example.com", "see"),
+        ("4111 1111 1111 1111", "12/27"),
+    ],
+)
+def test_next_line_is_left_alone(identifier: str, next_line: str) -> None:
+    assert [text for _, text in find_texts(f"{identifier}\n{next_line}")] == [identifier]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +112,8 @@ def test_identifier_is_found(kind: str, identifier: str, text: str) -> None:
         "123456789 and 123 45 6789 tonnes",
         "from 1500-1600 to 2010-2015, pages 415-555",
         "@handle, a@b and user@localhost",
+        "user@localhost.\nThen",
+        "529.982\n\n247-25 and 4111 1111\n\n1111 1111",
     ],
 )
 def test_other_number_is_left_alone(text: str) -> None:

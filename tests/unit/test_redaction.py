@@ -224,3 +224,27 @@ def test_only_the_kinds_of_the_profile_are_masked() -> None:
     masked = redactor.mask(REMINDER)
     assert IDENTIFIERS["email"] not in masked and IDENTIFIERS["ssn"] in masked
     assert Redactor().mask(REMINDER) == REMINDER
+
+
+def test_identifier_that_touches_a_word_is_masked() -> None:
+    redactor = Redactor(REDACTED.redaction)
+    text = "电话+8613800138000或者"
+    assert redactor.mask(text) == f"电话{MASK * 14}或者"
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    ["536-22-\n8714", "+1 415\n555 2671", "4539 5787\n6362 1486", "529.982.247-\n25"],
+)
+async def test_identifier_across_a_line_break_is_masked(identifier: str) -> None:
+    built = make_redacted_harness()
+    built.add("note", f"The anchor watch of Ines Roca is noted under {identifier} by the mate.")
+    request = QueryRequest(
+        query="What is the anchor watch of Ines Roca noted under?", profile="redacted", explain=True
+    )
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    texts = [response.model_dump_json(), *list_event_texts(built)]
+    first, second = map(re.escape, identifier.split("\n"))
+    assert not response.refused and "Ines Roca" in texts[0]
+    # As JSON writes the line break, and as an answer does.
+    assert not re.search(rf"{first}(?:\\n| )|(?:\\n| ){second}\b", "".join(texts))
