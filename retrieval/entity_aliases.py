@@ -1,19 +1,24 @@
-"""Link a question to the entities that it names by an alias that people gave them, or misspells.
+"""Link a question to the entities that it names by an alias, or misspells.
 
 The graph is searched from the entity. A misspelled name, or an alias that no document holds, is
 replaced by the entity's name, since no word, vector or sentence would match it.
+
+Aliases are given by people or stated by documents. A stated abbreviation links if it stands for one
+entity in all documents; every stated alias, such as "the Licensor", links if it stands for one in
+the documents that the question or its filters name.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 from rapidfuzz.distance import OSA
 
-from retrieval.document_links import NameSpan, find_name_spans
+from retrieval.document_links import DocumentLink, NameSpan, find_name_spans
 from retrieval.query_context import QueryContext
 from retrieval.query_plan import QueryPlan, find_written_names
 from retrieval.words import extract_content_words
@@ -49,25 +54,63 @@ async def link_aliases(
     if not plan.document_names:
         return [], ()
     links: list[AliasLink] = []
-    notes: tuple[str, ...] = ()
+    notes: list[str] = []
+    async with _limit_lookup(graph.timeout_s, notes):
+        if graph.aliases:
+            keys = sorted({span.key for span in plan.document_names})
+            links += choose_aliases(plan, await snapshot.find_aliases(tenant, keys))
+        names = list_correctable_names(plan, links, graph.fuzzy_letters) if graph.fuzzy else {}
+        if names:
+            similar = await snapshot.find_similar_names(
+                tenant,
+                sorted(names),
+                partial(is_misspelled, edits=graph.fuzzy, min_letters=graph.fuzzy_letters),
+            )
+            links += choose_similar_names(plan, names, similar)
+    return sorted(links, key=lambda link: link.span.start), tuple(notes)
+
+
+async def link_stated_aliases(
+    query: QueryContext, snapshot: IndexSnapshot, documents: Sequence[DocumentLink]
+) -> tuple[list[AliasLink], tuple[str, ...]]:
+    """Return the aliases in the question that are stated by the documents that it names, or else
+    by those of the request's collections or ids, and notes for the trace.
+
+    Other filters name no document: without one, "the Licensor" may be anyone.
+    """
+    graph = GraphProfile.model_validate(query.profile.get_channel("graph"))
+    filters = query.request.filters
+    document_ids = sorted({found.document_id for link in documents for found in link.documents})
+    has_scope = document_ids or filters.document_ids or filters.external_ids or filters.collections
+    spans = tuple(
+        span
+        for span in query.plan.document_names
+        if not any(span.overlaps(link.span) for link in documents)
+    )
+    links: list[AliasLink] = []
+    notes: list[str] = []
+    if graph.aliases and has_scope and spans:
+        async with _limit_lookup(graph.timeout_s, notes):
+            found = await snapshot.find_stated_aliases(
+                query.caller.tenant,
+                sorted({span.key for span in spans}),
+                documents=document_ids,
+                filters=filters,
+            )
+            links = choose_aliases(replace(query.plan, document_names=spans), found)
+    return links, tuple(notes)
+
+
+@asynccontextmanager
+async def _limit_lookup(timeout_s: float, notes: list[str]) -> AsyncIterator[None]:
+    """Note a failure, or that there was no answer in time."""
     try:
-        async with asyncio.timeout(graph.timeout_s):
-            if graph.aliases:
-                keys = sorted({span.key for span in plan.document_names})
-                links += choose_aliases(plan, await snapshot.find_aliases(tenant, keys))
-            names = list_correctable_names(plan, links, graph.fuzzy_letters) if graph.fuzzy else {}
-            if names:
-                similar = await snapshot.find_similar_names(
-                    tenant,
-                    sorted(names),
-                    partial(is_misspelled, edits=graph.fuzzy, min_letters=graph.fuzzy_letters),
-                )
-                links += choose_similar_names(plan, names, similar)
+        async with asyncio.timeout(timeout_s):
+            yield
     except AnabranchError as error:
-        notes = (f"names not compared with those of entities: {error.detail}",)
+        notes.append(f"names not compared with those of entities: {error.detail}")
     except TimeoutError:
-        notes = (f"names not compared with those of entities: no answer in {graph.timeout_s:g} s",)
-    return sorted(links, key=lambda link: link.span.start), notes
+        notes.append(f"names not compared with those of entities: no answer in {timeout_s:g} s")
 
 
 def list_correctable_names(
@@ -142,7 +185,9 @@ def choose_aliases(plan: QueryPlan, found: Iterable[EntityAlias]) -> list[AliasL
         if entities is None or any(span.overlaps(other) for other in taken):
             continue
         taken.append(span)
-        if len(entities) == 1 and entities[0].entity_key not in plan.names:
+        # Documents may disagree about the type of a name.
+        is_clear = len({entity.entity_key for entity in entities}) == 1
+        if is_clear and entities[0].entity_key not in plan.names:
             links.append(AliasLink(span, plan.question[span.start : span.end], entities[0]))
     return links
 

@@ -26,7 +26,12 @@ from retrieval.candidate_retrieval import (
 )
 from retrieval.cypher_writing import write_cypher_by_model
 from retrieval.document_links import find_ask, format_assumption
-from retrieval.entity_aliases import apply_aliases, format_alias_assumption, link_aliases
+from retrieval.entity_aliases import (
+    apply_aliases,
+    format_alias_assumption,
+    link_aliases,
+    link_stated_aliases,
+)
 from retrieval.evidence import Evidence
 from retrieval.fact_retrieval import retrieve_facts
 from retrieval.fusion import Fusion, fuse_candidates
@@ -125,6 +130,9 @@ async def run_pipeline(
         if aliases:
             query = replace(query, plan=apply_aliases(query.plan, aliases))
         links = await find_links(query, snapshot)
+        stated_aliases, stated_notes = await link_stated_aliases(query, snapshot, links)
+        if stated_aliases:
+            query = replace(query, plan=apply_aliases(query.plan, stated_aliases))
         if route.decided_by == "rules" and not links and route.escalated_from is None:
             route = await drop_graph(query, snapshot, route)
         question = query.plan.question
@@ -183,11 +191,11 @@ async def run_pipeline(
             relevance,
             assumptions=(
                 *([format_filter_assumption(plan.stated)] if plan.stated is not None else []),
-                *map(format_alias_assumption, aliases),
+                *map(format_alias_assumption, (*aliases, *stated_aliases)),
                 *(format_assumption(link, question) for link in candidates.links),
             ),
             model_uses=model_uses,
-            notes=notes,
+            notes=(*notes, *stated_notes),
         )
         if goal == "ranking":
             return PipelineResult(query, retrieval)

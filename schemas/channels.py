@@ -90,8 +90,8 @@ class GraphProfile(ChannelProfile):
     aliases: bool = Field(
         True,
         description=(
-            "Link the question to entities by the aliases that people gave them. An alias that no "
-            "document holds is replaced by the entity's name."
+            "Link the question to entities by the aliases that people gave them or documents "
+            "state. An alias that no document holds is replaced by the entity's name."
         ),
     )
     fuzzy: int = Field(

@@ -1,4 +1,4 @@
-"""Aliases that people give to entities."""
+"""Aliases of entities: those that people give, and those that documents state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 MAX_ALIASES = 100
-"""Most aliases of one entity."""
+"""Most aliases that people may give to one entity."""
+ABBREVIATION, DEFINED_TERM = "abbreviation", "defined_term"
+"""Properties of claims that state an alias, as in `European Central Bank (ECB)` and
+`Acme Robotics GmbH (the "Licensor")`. A defined term holds only in its document.
+"""
 
 
 def _check_alias(alias: str) -> str:
@@ -37,5 +41,5 @@ class EntityAmendment(BaseModel):
         ),
     )
     remove_aliases: list[Alias] = Field(
-        [], max_length=MAX_ALIASES, description="Added names to remove."
+        [], max_length=MAX_ALIASES, description="Added or found aliases to remove."
     )

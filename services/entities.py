@@ -25,9 +25,11 @@ class EntityTables(Protocol):
     async def get_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None: ...
 
     async def find_unknown_aliases(
-        self, tenant: str, entity_id: UUID, aliases: Sequence[str]
+        self, tenant: str, entity_id: UUID, aliases: Sequence[str], *, with_found: bool
     ) -> list[str]:
-        """Return the aliases that the entity does not have, or no longer has."""
+        """Return the aliases that the entity does not have, or no longer has, from people or, with
+        `with_found`, from documents.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,14 @@ class EntityService:
         entity = await self._fetch_entity(caller, entity_id)
         added, removed = amendment.add_aliases, amendment.remove_aliases
         self._check_counts(entity, amendment)
-        unknown = await self.tables.find_unknown_aliases(caller.tenant, entity_id, removed)
+        unknown = await self._find_removed(caller, entity_id, removed)
         if unknown:
             raise InvalidRequest(
-                f"The entity {entity['name']!r} has no added alias {unknown[0]!r}.",
+                f"The entity {entity['name']!r} has no added or found alias {unknown[0]!r}.",
                 code="UNKNOWN_ALIAS",
                 remedy=(
-                    "`GET /v1/entities/{id}` lists `added_aliases`. The other names stand in "
-                    "documents and cannot be removed."
+                    "`GET /v1/entities/{id}` lists `added_aliases` and `found_aliases`. The other "
+                    "names stand in documents and cannot be removed."
                 ),
             )
         event = build_root_event(
@@ -74,14 +76,21 @@ class EntityService:
         await self.log.append([await self.codec.encode(event, CONTROL, str(entity_id))])
 
         async def is_projected() -> bool:
-            unknown = await self.tables.find_unknown_aliases(
-                caller.tenant, entity_id, [*added, *removed]
+            missing = await self.tables.find_unknown_aliases(
+                caller.tenant, entity_id, added, with_found=False
             )
-            return unknown == removed
+            return not missing and await self._find_removed(caller, entity_id, removed) == removed
 
         is_applied = await wait_until_projected(is_projected, timeout_s=self.projection_timeout_s)
         entity = await self._fetch_entity(caller, entity_id)
         return entity | {"status": "applied" if is_applied else "accepted"}
+
+    async def _find_removed(
+        self, caller: Principal, entity_id: UUID, aliases: Sequence[str]
+    ) -> list[str]:
+        return await self.tables.find_unknown_aliases(
+            caller.tenant, entity_id, aliases, with_found=True
+        )
 
     async def _fetch_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any]:
         entity = await self.tables.get_entity(caller, entity_id)

@@ -17,7 +17,7 @@ from sql.query_loader import load_query
 
 Body = dict[str, Any]
 MAX_RELATED = 100
-"""Most mentions, relations and claims to return for one entity."""
+"""Most found aliases, mentions, relations and claims to return for one entity."""
 
 
 async def upsert_alias(connection: Connection, row: EntityAliasRow) -> None:
@@ -73,7 +73,9 @@ class PgEntities:
         return [_to_entity_body(row) for row in page], next_cursor
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> Body | None:
-        """Return an entity with at most 100 each of its mentions, relations and claims."""
+        """Return an entity with at most 100 each of its found aliases, mentions, relations and
+        claims.
+        """
         rows = await fetch_rows(
             self._pool,
             "entities",
@@ -91,17 +93,8 @@ class PgEntities:
         edges = await self._fetch_edges(caller, [entity_id], MAX_RELATED)
         nodes = await self._fetch_nodes(caller, _collect_endpoints(edges))
         return _to_entity_body(rows[0]) | {
-            "occurrences": [
-                dict(row)
-                for row in await fetch_rows(
-                    self._pool,
-                    "entity_mentions",
-                    caller.tenant,
-                    entity_id,
-                    MAX_RELATED,
-                    caller.readers,
-                )
-            ],
+            "found_aliases": await self._fetch_related("entity_found_aliases", caller, entity_id),
+            "occurrences": await self._fetch_related("entity_mentions", caller, entity_id),
             "relations": [
                 edge
                 | {
@@ -111,24 +104,24 @@ class PgEntities:
                 for edge in edges
                 if edge["subject_id"] in nodes and edge["object_id"] in nodes
             ],
-            "claims": [
-                dict(row)
-                for row in await fetch_rows(
-                    self._pool,
-                    "entity_claims",
-                    caller.tenant,
-                    entity_id,
-                    MAX_RELATED,
-                    caller.readers,
-                )
-            ],
+            "claims": await self._fetch_related("entity_claims", caller, entity_id),
         }
 
+    async def _fetch_related(self, query: str, caller: Principal, entity_id: UUID) -> list[Body]:
+        rows = await fetch_rows(
+            self._pool, query, caller.tenant, entity_id, MAX_RELATED, caller.readers
+        )
+        return list(map(dict, rows))
+
     async def find_unknown_aliases(
-        self, tenant: str, entity_id: UUID, aliases: Sequence[str]
+        self, tenant: str, entity_id: UUID, aliases: Sequence[str], *, with_found: bool
     ) -> list[str]:
-        """Return the aliases that the entity does not have, or no longer has."""
-        rows = await fetch_rows(self._pool, "unknown_aliases", tenant, entity_id, list(aliases))
+        """Return the aliases that the entity does not have, or no longer has, from people or, with
+        `with_found`, from documents.
+        """
+        rows = await fetch_rows(
+            self._pool, "unknown_aliases", tenant, entity_id, list(aliases), with_found
+        )
         return [row["alias"] for row in rows]
 
     async def get_subgraph(

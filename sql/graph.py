@@ -37,7 +37,12 @@ async def link_entities(
 
 
 async def find_aliases(
-    connection: Connection, generation: str, tenant: str, keys: Sequence[str], readers: ReaderScope
+    connection: Connection,
+    generation: str,
+    tenant: str,
+    keys: Sequence[str],
+    readers: ReaderScope,
+    documents: Sequence[UUID] | None = None,
 ) -> list[EntityAlias]:
     rows = await connection.fetch(
         load_query("aliases_in_question"),
@@ -46,6 +51,7 @@ async def find_aliases(
         list(keys),
         readers,
         MAX_SAMPLED_MENTIONS,
+        documents,
     )
     return [_to_alias(row) for row in rows]
 

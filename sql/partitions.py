@@ -177,6 +177,11 @@ SECONDARY_INDEXES = (
     SecondaryIndex("entity_mentions", "by_chunk", "(chunk_id)"),
     SecondaryIndex("claims", "by_subject", "(subject_id)"),
     SecondaryIndex(
+        "claims",
+        "by_alias",
+        "(tenant, name_key(value), document_id) where property in ('abbreviation', 'defined_term')",
+    ),
+    SecondaryIndex(
         "relations", "by_subject", "(subject_id, weight desc) include (object_id, document_id, ord)"
     ),
     SecondaryIndex(

@@ -186,6 +186,19 @@ class PgSnapshot:
                 connection, self.generation.name, tenant, keys, self._readers
             )
 
+    async def find_stated_aliases(
+        self, tenant: str, keys: Sequence[str], *, documents: Sequence[UUID], filters: Filters
+    ) -> Sequence[EntityAlias]:
+        async with self._connections.acquire() as connection:
+            if not documents:
+                scope = await resolve_scope(
+                    connection, self.generation.name, tenant, filters, self._readers
+                )
+                documents = scope.listed_documents or ()
+            return await graph.find_aliases(
+                connection, self.generation.name, tenant, keys, self._readers, list(documents)
+            )
+
     async def find_similar_names(
         self, tenant: str, names: Sequence[str], is_similar: Callable[[str, str], bool]
     ) -> Sequence[EntityAlias]:

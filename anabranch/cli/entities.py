@@ -81,7 +81,11 @@ def show(entity: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     _print_names(details)
     relations = [(edge["subject"], edge["type"], edge["object"]) for edge in details["relations"]]
     claims = [(claim["property"], claim["value"]) for claim in details["claims"]]
+    found_aliases = [
+        (found["alias"], found["kind"], found["document_id"]) for found in details["found_aliases"]
+    ]
     for headings, rows in (
+        (("found alias", "kind", "document"), found_aliases),
         (("subject", "relation", "object"), relations),
         (("claim", "value"), claims),
     ):
@@ -109,7 +113,7 @@ def amend(
     add_alias
         Name to add. Repeatable.
     remove_alias
-        Added name to remove. Repeatable.
+        Added or found alias to remove. Repeatable.
     """
     from anabranch.cli.server_connection import open_client
 

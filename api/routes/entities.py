@@ -70,9 +70,28 @@ class EntityClaim(ResponseModel):
     char_end: int
 
 
-class EntityDetails(Entity):
-    """An entity with at most 100 each of its mentions, relations and claims."""
+class FoundAlias(ResponseModel):
+    """An alias that a document states."""
 
+    alias: str
+    kind: Literal["abbreviation", "defined_term"] = Field(
+        description=(
+            "`abbreviation`, as in `European Central Bank (ECB)`, or `defined_term`, as in "
+            '`Acme Robotics GmbH (the "Licensor")`, which holds in its document alone.'
+        )
+    )
+    document_id: UUID
+    chunk_id: UUID
+    char_start: int
+    char_end: int
+
+
+class EntityDetails(Entity):
+    """An entity with at most 100 each of its found aliases, mentions, relations and claims."""
+
+    found_aliases: list[FoundAlias] = Field(
+        description="Aliases that documents state and that people neither gave nor removed."
+    )
     occurrences: list[Occurrence]
     relations: list[NamedEdge]
     claims: list[EntityClaim]
@@ -107,7 +126,7 @@ async def list_entities(
 
 @router.get("/entities/{entity}", operation_id="get_entity")
 async def get_entity(entity: UUID, services: ServicesDep, caller: Caller) -> EntityDetails:
-    """Get an entity with its mentions, relations and claims."""
+    """Get an entity with its aliases, mentions, relations and claims."""
     fields = await services.entities.get_entity(caller, entity)
     if fields is None:
         raise unknown_resource_error("entity", entity, "List entities with GET /v1/entities.")

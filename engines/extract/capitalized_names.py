@@ -30,7 +30,7 @@ _WORD = re.compile(
     r"(?:[A-Z]\.){2,}|S[./]A\.?|"
     r"[^\W\d_](?:[\w]|['’][^\W\d_]|-(?=\w)|(?<=\b[A-Z])\.(?=\s[A-Z]))*|\d+|&"
 )
-_GAP = re.compile(r"[\s]{1,3}|,\s(?=(?:Inc|Ltd|LLC|Lda|S\.A|Ltda|Corp)\b)")
+_GAP = re.compile(r"[\s]{1,3}|,\s(?=(?:inc|ltd|llc|l\.l\.c|lda|s\.a|ltda|corp)\b)", re.IGNORECASE)
 _INSTITUTION_JOINERS = frozenset({"of", "the", "for", "and", "e", "para"})
 _TITLE_DOT = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Dra|Sr|Sra|Prof)\.$")
 _ROMAN = re.compile(r"[IVXLC]{1,7}")
@@ -130,7 +130,9 @@ def _count_next_tokens(
 
 def _is_adjacent(text: str, tokens: Sequence[_Token], index: int) -> bool:
     gap = text[tokens[index - 1].end : tokens[index].start]
-    return _GAP.fullmatch(gap) is not None or (
+    # Not of the gap alone: the expression looks at the word behind it.
+    match = _GAP.match(text, tokens[index - 1].end)
+    return (match is not None and match.end() == tokens[index].start) or (
         gap in {". ", "' "}
         and (
             len(tokens[index - 1].text) == 1

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from engines.extract.aliases import is_abbreviation
 from engines.name_folding import fold_name
+from schemas.entities import ABBREVIATION
 from schemas.ids import fingerprint
 from schemas.ports.engines import ChatModel
 from schemas.values import ChildChunk, Claim, Extraction, Mention, ParentChunk, Relation
 
-VERSION = 1
+VERSION = 2
 EXTRACTOR_NAME = "openai"
 RELATION_WEIGHT = 0.9
 
@@ -152,7 +154,11 @@ class _LocatedReply:
                 self._kinds.get(claim["subject"]),
                 next(self._locate(claim["value"]), None),
             )
-            if subject and location:
+            # Links questions about all documents, so the letters are checked as the rules do.
+            is_wrong = claim["property"] == ABBREVIATION and not is_abbreviation(
+                claim["value"], claim["subject"]
+            )
+            if subject and location and not is_wrong:
                 child, start, end = location
                 yield Claim(
                     chunk_id=child.id,

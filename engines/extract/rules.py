@@ -7,14 +7,16 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
+from engines.extract.aliases import find_aliases
 from engines.extract.capitalized_names import find_names
 from engines.extract.relations import find_claims, find_relations, pick_type, vote_types
 from engines.extract.values import EntitySpan, find_values
 from schemas.ids import fingerprint
 from schemas.values import ChildChunk, Claim, Extraction, Mention, ParentChunk, Relation
 
-VERSION = 1
+VERSION = 2
 EXTRACTOR_NAME = "rules"
 _SENTENCE_END = re.compile(
     r"(?:(?<=[.!?])|(?<=[.!?][\"”»)]))\s++(?=[\"“«(]?[A-ZÀ-Ý0-9])|"
@@ -44,13 +46,46 @@ def extract_by_rules(parents: Sequence[ParentChunk]) -> Extraction:
         for start, end in split_sentences(parent.text):
             text = parent.text[start:end]
             if spans := _find_spans(text):
-                found_sentences.append(_Sentence(text, parent.char_start + start, children, spans))
+                found_sentences.append(
+                    _Sentence(text, parent.char_start + start, parent, children, spans)
+                )
     sentences = _unify_types(found_sentences)
     return Extraction(
         mentions=[mention for sentence in sentences for mention in sentence.iter_mentions()],
         relations=[relation for sentence in sentences for relation in sentence.iter_relations()],
-        claims=[claim for sentence in sentences for claim in sentence.iter_claims()],
+        claims=[
+            *(claim for sentence in sentences for claim in sentence.iter_claims()),
+            *_iter_aliases(sentences),
+        ],
     )
+
+
+def _iter_aliases(sentences: Sequence[_Sentence]) -> Iterator[Claim]:
+    """Yield a claim for each alias that a passage defines.
+
+    Not by sentence: a definition may stand in the next line.
+    """
+    for _, group in groupby(sentences, key=lambda sentence: id(sentence.parent)):
+        passage = list(group)
+        parent, children = passage[0].parent, passage[0].children
+        spans = [span for sentence in passage for span in sentence.list_spans_in_parent()]
+        for alias in find_aliases(parent.text, spans):
+            start, end = parent.char_start + alias.start, parent.char_start + alias.end
+            if child := _find_child(children, start, end):
+                yield Claim(
+                    chunk_id=child.id,
+                    subject=(alias.subject.type, alias.subject.key),
+                    property=alias.property,
+                    value=parent.text[alias.start : alias.end],
+                    char_start=start,
+                    char_end=end,
+                )
+
+
+def _find_child(children: Sequence[ChildChunk], start: int, end: int) -> ChildChunk | None:
+    index = bisect_right(children, start, key=lambda child: child.char_start) - 1
+    child = children[index] if index >= 0 else None
+    return child if child and end <= child.char_end else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +94,7 @@ class _Sentence:
 
     text: str
     start: int
+    parent: ParentChunk
     children: Sequence[ChildChunk]
     spans: tuple[EntitySpan, ...]
 
@@ -115,11 +151,16 @@ class _Sentence:
         # A span that crosses children is no mention, so no relation or claim may refer to it.
         return [span for span in self.spans if self._find_child(span)]
 
+    def list_spans_in_parent(self) -> list[EntitySpan]:
+        """Return the spans that mentions may refer to, counted from the start of the parent."""
+        offset = self.start - self.parent.char_start
+        return [
+            replace(span, start=span.start + offset, end=span.end + offset)
+            for span in self._list_spans_in_children()
+        ]
+
     def _find_child(self, span: EntitySpan) -> ChildChunk | None:
-        start, end = self.start + span.start, self.start + span.end
-        index = bisect_right(self.children, start, key=lambda child: child.char_start) - 1
-        child = self.children[index] if index >= 0 else None
-        return child if child and end <= child.char_end else None
+        return _find_child(self.children, self.start + span.start, self.start + span.end)
 
 
 def split_sentences(text: str) -> Iterator[tuple[int, int]]:

@@ -56,7 +56,45 @@ ORG_HEADS = INSTITUTION_HEADS - _split_words(
 )
 COMPANY_SUFFIXES = _split_words(
     """inc corp corporation co company ltd limited llc llp plc lda ltda s.a s.a. s/a sa gmbh ag
-    b.v b.v. bv nv n.v spa eireli inc. corp. co. ltd. lda. ltda."""
+    b.v b.v. bv nv n.v spa eireli inc. corp. co. ltd. lda. ltda. incorporated l.l.c l.l.c."""
+)
+
+DEFINITION_WORDS = _split_words(
+    """a an the this its his her their or and as to also hereinafter hereafter herein referred
+    called known sometimes simply being affiliates subsidiaries o os e ou à seu sua como doravante
+    adiante denominado denominada designado designada chamado chamada simplesmente apenas aqui der
+    die das den dem ein eine und oder als auch kurz nur genannt bezeichnet nachfolgend nachstehend
+    im folgenden"""
+)
+"""Words around a defined term, besides which a definition has none."""
+
+# Singular: a plural stands for several parties.
+PARTY_ROLES = _split_words(
+    """advertiser adviser advisor affiliate agency agent assignee assignor bank borrower broker
+    buyer carrier celebrity client company consultant contractor corporation creditor customer
+    debtor depositor developer director distributor employee employer escrow executive fabricator
+    founder franchisee franchisor fund grantee grantor guarantor holder insurer investor issuer
+    landlord lender lessee lessor licensee licensor manager manufacturer marketer merchant
+    mortgagor operator owner parent partner partnership principal producer promoter provider
+    publisher purchaser recipient reseller retailer seller servicer shareholder shipper sponsor
+    subcontractor subsidiary supplier talent tenant transporter trust trustee underwriter vendor
+    adquirente agente anunciante arrendador arrendadora arrendataria arrendatario banco cedente
+    cessionaria cessionario cliente comodante comodataria comodatario compradora comprador
+    consultora consultor contratada contratado contratante credora credor devedora devedor
+    distribuidora distribuidor emissora fiador fiadora fornecedora fornecedor franqueada
+    franqueado franqueadora franqueador investidora investidor licenciada licenciado licenciante
+    locadora locador locataria locatario mutuante mutuaria mutuario outorgada outorgado outorgante
+    patrocinadora patrocinador prestadora prestador proprietaria proprietario seguradora
+    representada representante tomadora tomador transportadora vendedora vendedor arbeitgeber
+    arbeitgeberin auftraggeber auftraggeberin auftragnehmer auftragnehmerin anbieter bank berater
+    besteller darlehensgeber darlehensnehmer dienstleister gesellschaft kaufer kauferin kunde
+    lieferant lizenzgeber lizenzgeberin lizenznehmer lizenznehmerin mieter mieterin vermieter
+    vermieterin verkaufer verkauferin verpachter pachter"""
+)
+"""Roles of parties in contracts, without accents."""
+
+SMALL_WORDS = _split_words(
+    "of the and for in on to at by de da do das dos e em para der die das des und fur im"
 )
 
 PLACE_HEADS = _split_words(

@@ -51,8 +51,9 @@ class EntitySeed:
 
 @dataclass(frozen=True, slots=True)
 class EntityAlias:
-    """An alias that people gave to a visible entity. `key` is normalized as document names are,
-    and `entity_key` as names of entities are. `is_written`: visible texts hold the alias.
+    """An alias of a visible entity, from people or from documents. `key` is normalized as document
+    names are, and `entity_key` as names of entities are. `is_written`: visible texts hold the
+    alias.
     """
 
     key: str
@@ -189,7 +190,17 @@ class IndexSnapshot(Protocol):
         """Return the visible entities whose normalized names are among `keys`."""
 
     async def find_aliases(self, tenant: str, keys: Sequence[str]) -> Sequence[EntityAlias]:
-        """Return the aliases among the normalized `keys` whose entities are visible."""
+        """Return the aliases among the normalized `keys` that people gave to visible entities, and
+        the abbreviations that documents state and people have not decided about.
+        """
+
+    async def find_stated_aliases(
+        self, tenant: str, keys: Sequence[str], *, documents: Sequence[UUID], filters: Filters
+    ) -> Sequence[EntityAlias]:
+        """Return the aliases among the normalized `keys` that these documents state. Without
+        documents, those that pass the filters count, if they are few. Aliases that people have
+        decided about are left out.
+        """
 
     async def find_similar_names(
         self, tenant: str, names: Sequence[str], is_similar: Callable[[str, str], bool]

@@ -63,14 +63,31 @@ order by 4 desc, 5 desc, 1, 2, 3
 limit $3
 
 -- name: entity_claims
--- Claims of an entity: amounts, dates, identifiers.
+-- Claims of an entity: amounts, dates, identifiers. Aliases are not among them.
 select c.property, c.value, c.document_id, c.chunk_id, c.char_start, c.char_end
 from live_generation g
 join claims c on c.generation = g.name and c.tenant = $1 and c.subject_id = $2
 join visible v on v.generation = g.name and v.document_id = c.document_id and v.ord = c.ord
-where $4::text[] is null or may_read(c.document_id, c.ord, $4)
+where c.property not in ('abbreviation', 'defined_term') and ($4::text[] is null or may_read(c.document_id, c.ord, $4))
 order by c.property, c.value, c.document_id, c.char_start
 limit $3
+
+-- name: entity_found_aliases
+-- Aliases of an entity that visible documents state and that people have not decided about.
+select c.value as alias, c.property as kind, c.document_id, c.chunk_id, c.char_start, c.char_end
+from live_generation g
+join claims c on c.generation = g.name and c.tenant = $1 and c.subject_id = $2
+join visible v on v.generation = g.name and v.document_id = c.document_id and v.ord = c.ord
+where c.property in ('abbreviation', 'defined_term') and not {is_decided_alias} and ($4::text[] is null or may_read(c.document_id, c.ord, $4))
+order by c.value, c.document_id, c.char_start
+limit $3
+
+-- name: is_decided_alias
+-- Included expression: people gave the alias of claim c to an entity, or took it from the one that c is about.
+exists (
+  select from entity_aliases p
+  where p.tenant = c.tenant and p.key = name_key(c.value) and (p.entity_id = c.subject_id or not p.is_removed)
+)
 
 -- name: upsert_entity_alias
 -- Store an alias, or its removal, that was decided at offset $5 of topic `control`, unless a later decision is stored.
@@ -96,18 +113,42 @@ delete from entity_aliases a using erasures e
 where e.receipt_id = $1 and e.scope = 'tenant' and a.tenant = e.tenant and a.decided_at < $2
 
 -- name: unknown_aliases
--- The aliases among $3 that entity $2 does not have, or no longer has, in the order of $3.
+-- The aliases among $3 that entity $2 does not have, or no longer has, in the order of $3. With $4, those that visible
+-- documents state count too.
 select alias from unnest($3::text[]) with ordinality asked (alias, place)
 where not exists (
   select from entity_aliases a where a.tenant = $1 and a.entity_id = $2 and a.key = name_key(asked.alias) and not a.is_removed
 )
+and not ($4::bool and exists (
+  select from live_generation g
+  join claims c on c.generation = g.name and c.tenant = $1 and c.subject_id = $2 and c.property in ('abbreviation', 'defined_term')
+  join visible v on v.generation = g.name and v.document_id = c.document_id and v.ord = c.ord
+  where name_key(c.value) = name_key(asked.alias) and not {is_decided_alias}
+))
 order by place
 
 -- name: aliases_in_question
 -- Entities with these normalized aliases ($3), by their most frequent visible spelling, for the reader names $4, and
--- whether visible texts hold the alias. At most $5 mentions of each are read.
-select a.key, a.alias, e.key as entity_key, e.type, e.name, {is_written} as is_written
-from (select key, alias, entity_id from entity_aliases where tenant = $2 and key = any ($3::text[]) and not is_removed) a
+-- whether visible texts hold the alias. At most $5 mentions of each are read. Without documents $6 the aliases are those
+-- that people gave, and abbreviations; with them, those that these documents state.
+select a.key, a.alias, e.key as entity_key, e.type, e.name, a.is_stated or {is_written} as is_written
+from (
+  select key, alias, entity_id, false as is_stated from entity_aliases
+  where $6::uuid[] is null and tenant = $2 and key = any ($3::text[]) and not is_removed
+  union all
+  select name_key(c.value), min(c.value collate "C"), c.subject_id, true
+  from (
+    select tenant, document_id, ord, subject_id, value from claims
+    where $6::uuid[] is null and generation = $1 and tenant = $2 and name_key(value) = any ($3::text[]) and property = 'abbreviation'
+    union all
+    select tenant, document_id, ord, subject_id, value from claims
+    where generation = $1 and tenant = $2 and name_key(value) = any ($3::text[]) and document_id = any ($6::uuid[])
+      and property in ('abbreviation', 'defined_term')
+  ) c
+  join visible v on v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord
+  where not {is_decided_alias} and ($4::text[] is null or may_read(c.document_id, c.ord, $4))
+  group by 1, 3
+) a
 cross join lateral ({visible_entity}) e
 order by a.key, e.name, e.type
 

@@ -137,6 +137,8 @@ class MemoryIndex:
     markdown: dict[UUID, str] = field(default_factory=dict)
 
     aliases: list[EntityAlias] = field(default_factory=list)
+    stated_aliases: list[tuple[UUID, EntityAlias]] = field(default_factory=list)
+    """Document that states the alias, and the alias."""
     facts: dict[str, Sequence[Fact]] = field(default_factory=dict)
     others: dict[str, MemoryIndex] = field(default_factory=dict)
     readers: ReaderScope = None
@@ -344,6 +346,21 @@ class MemoryIndex:
             alias
             for alias in self.aliases
             if alias.key in keys and self._find_mentions(tenant, alias.entity_key)
+        ]
+
+    async def find_stated_aliases(
+        self, tenant: str, keys: Sequence[str], *, documents: Sequence[UUID], filters: Filters
+    ) -> Sequence[EntityAlias]:
+        self._record_call("aliases")
+        return [
+            alias
+            for document_id, alias in self.stated_aliases
+            if alias.key in keys
+            and (
+                document_id in documents
+                if documents
+                else self._documents[document_id].matches(filters)
+            )
         ]
 
     async def find_similar_names(
