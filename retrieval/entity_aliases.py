@@ -11,6 +11,7 @@ the documents that the question or its filters name.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +30,9 @@ from schemas.ports.search import EntityAlias, IndexSnapshot
 # Letters that a misspelled word must share with the entity's, and at its end one: "Mario" is not
 # taken for "Maria".
 SHARED_PREFIX = 2
+_DEFINITE_ARTICLE = re.compile(
+    r"\b(?:the|o|d[oa]|n[oa]|ao|à|pel[oa]|der|die|das|dem|den|des)\s$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +191,23 @@ def choose_aliases(plan: QueryPlan, found: Iterable[EntityAlias]) -> list[AliasL
         taken.append(span)
         # Documents may disagree about the type of a name.
         is_clear = len({entity.entity_key for entity in entities}) == 1
-        if is_clear and entities[0].entity_key not in plan.names:
+        is_meant = any(_is_meant(plan.question, span, entity) for entity in entities)
+        if is_clear and is_meant and entities[0].entity_key not in plan.names:
             links.append(AliasLink(span, plan.question[span.start : span.end], entities[0]))
     return links
+
+
+def _is_meant(question: str, span: NameSpan, alias: EntityAlias) -> bool:
+    """Tell whether the words are written as the alias: "which act" is not the ACT, and "which
+    company" not the Company.
+    """
+    match alias.kind:
+        case "abbreviation":
+            return question[span.start : span.end] == alias.alias
+        case "defined_term":
+            return span.is_capitalized or bool(_DEFINITE_ARTICLE.search(question, 0, span.start))
+        case "added":
+            return True
 
 
 def apply_aliases(plan: QueryPlan, links: Sequence[AliasLink]) -> QueryPlan:

@@ -83,7 +83,7 @@ async def find_similar_names(
 
 
 def _to_alias(row: asyncpg.Record) -> EntityAlias:
-    names = ("key", "alias", "entity_key", "type", "name", "is_written")
+    names = ("key", "alias", "entity_key", "type", "name", "is_written", "kind")
     return EntityAlias(*(row[name] for name in names))
 
 

@@ -62,6 +62,7 @@ class EntityAlias:
     type: str
     name: str
     is_written: bool
+    kind: Literal["added", "abbreviation", "defined_term"] = "added"
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,26 +131,26 @@ order by place
 -- Entities with these normalized aliases ($3), by their most frequent visible spelling, for the reader names $4, and
 -- whether visible texts hold the alias. At most $5 mentions of each are read. Without documents $6 the aliases are those
 -- that people gave, and abbreviations; with them, those that these documents state.
-select a.key, a.alias, e.key as entity_key, e.type, e.name, a.is_stated or {is_written} as is_written
+select a.key, a.alias, e.key as entity_key, e.type, e.name, a.kind, a.kind <> 'added' or {is_written} as is_written
 from (
-  select key, alias, entity_id, false as is_stated from entity_aliases
+  select key, alias, entity_id, 'added' as kind from entity_aliases
   where $6::uuid[] is null and tenant = $2 and key = any ($3::text[]) and not is_removed
   union all
-  select name_key(c.value), min(c.value collate "C"), c.subject_id, true
+  select name_key(c.value), min(c.value collate "C"), c.subject_id, c.property
   from (
-    select tenant, document_id, ord, subject_id, value from claims
+    select tenant, document_id, ord, subject_id, property, value from claims
     where $6::uuid[] is null and generation = $1 and tenant = $2 and name_key(value) = any ($3::text[]) and property = 'abbreviation'
     union all
-    select tenant, document_id, ord, subject_id, value from claims
+    select tenant, document_id, ord, subject_id, property, value from claims
     where generation = $1 and tenant = $2 and name_key(value) = any ($3::text[]) and document_id = any ($6::uuid[])
       and property in ('abbreviation', 'defined_term')
   ) c
   join visible v on v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord
   where not {is_decided_alias} and ($4::text[] is null or may_read(c.document_id, c.ord, $4))
-  group by 1, 3
+  group by 1, 3, 4
 ) a
 cross join lateral ({visible_entity}) e
-order by a.key, e.name, e.type
+order by a.key, e.name, e.type, a.kind
 
 -- name: similar_keys
 -- Normalized names of entities that begin as one of the names $3 does and are about as long, at most $4 per name.
@@ -179,7 +179,7 @@ cross join lateral (
 
 -- name: similar_entities
 -- As `aliases_in_question`, for pairs of a name in the question ($3) and the normalized name of an entity ($6).
-select a.alias as key, a.alias, e.key as entity_key, e.type, e.name, {is_written} as is_written
+select a.alias as key, a.alias, e.key as entity_key, e.type, e.name, 'added' as kind, {is_written} as is_written
 from (
   select distinct n.alias, m.entity_id
   from unnest($3::text[], $6::text[]) n (alias, key)

@@ -267,6 +267,25 @@ async def test_entities_and_subgraph_are_served(world: ApiWorld) -> None:
     assert graph["nodes"]
 
 
+async def test_abbreviation_of_a_document_is_followed_until_it_is_removed(world: ApiWorld) -> None:
+    await world.ingest_until_searchable(
+        "The Norte Investment Bank (NIB) paid 5,000 euros on 3 May 2024."
+    )
+    page = await eventually(
+        lambda: world.fetch_json("/v1/entities", text="Norte"), lambda page: page["items"]
+    )
+    path = f"/v1/entities/{page['items'][0]['id']}"
+    [found] = (await world.fetch_json(path))["found_aliases"]
+    assert (found["alias"], found["kind"]) == ("NIB", "abbreviation")
+    question = "What did NIB pay on 3 May 2024?"
+    linked = await world.ask(question)
+    assert any("“NIB” is taken as an alias of Norte" in text for text in linked["assumptions"])
+    amended = (await world.http.patch(path, json={"remove_aliases": ["the nib"]})).json()
+    assert (amended["status"], amended["found_aliases"]) == ("applied", [])
+    unlinked = await world.ask(question)
+    assert not any("alias" in text for text in unlinked["assumptions"])
+
+
 async def test_question_by_an_added_alias_is_answered_and_says_so(world: ApiWorld) -> None:
     await world.ingest_until_searchable(
         "Maria Silva works for Norte Energia S.A. in Lisbon. Norte Energia S.A. paid 5,000 euros "

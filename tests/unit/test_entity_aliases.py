@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 from uuid import UUID
 
 import pytest
@@ -16,6 +18,7 @@ from retrieval.entity_aliases import (
 from retrieval.query_plan import QueryPlan, plan_query
 from schemas.channels import GraphProfile
 from schemas.errors import DatabaseUnavailable
+from schemas.ids import make_document_id
 from schemas.ports.search import EntityAlias
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest
@@ -170,3 +173,87 @@ async def test_name_that_may_be_meant_as_written_is_kept(other: tuple[str, tuple
     built.add("other", other[0], names=other[1])
     _, assumptions = await ask(built, "What does Norte Enrgia hold?")
     assert assumptions == []
+
+
+def make_contracts() -> RetrievalHarness:
+    """Two contracts in which the Licensor is another company."""
+    built = make_harness()
+    for name, party in (("north", "Norte Energia"), ("south", "Sul Gás")):
+        built.add(
+            name,
+            f"{party} is the licensor of {name}. The fee is {len(name)} euros.",
+            names=(party.lower(),),
+            title=f"{name.title()} Contract",
+            collection=f"{name} contracts",
+        )
+        built.index.stated_aliases.append(
+            (
+                make_document_id("default", "", name),
+                replace(alias("Licensor", party, is_written=True), kind="defined_term"),
+            )
+        )
+    return built
+
+
+async def list_alias_assumptions(question: str, **request: object) -> list[str]:
+    _, assumptions = await ask(make_contracts(), question, **request)
+    return [text.split(" (")[0] for text in assumptions if "alias" in text]
+
+
+async def test_defined_term_links_in_the_document_that_the_question_names() -> None:
+    assert await list_alias_assumptions("What does the Licensor of the South Contract get?") == [
+        "“Licensor” is taken as an alias of Sul Gás"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "alias_text", "kind", "is_linked"),
+    [
+        ("What did ACT pay?", "ACT", "abbreviation", True),
+        ("Which act governs this?", "ACT", "abbreviation", False),
+        ("Which Act governs this?", "ACT", "abbreviation", False),
+        ("What must the Company pay?", "COMPANY", "defined_term", True),
+        ("What must the company pay?", "Company", "defined_term", True),
+        ("O que paga o locador?", "LOCADOR", "defined_term", True),
+        ("Which company pays?", "Company", "defined_term", False),
+    ],
+)
+def test_stated_alias_links_only_where_it_is_written_as_a_name(
+    question: str,
+    alias_text: str,
+    kind: Literal["abbreviation", "defined_term"],
+    is_linked: bool,
+) -> None:
+    stated = replace(alias(alias_text, "Norte Energia", is_written=True), kind=kind)
+    assert bool(choose_aliases(plan(question), [stated])) is is_linked
+
+
+async def test_defined_term_links_in_the_collection_of_the_request() -> None:
+    filters = {"collections": ["north contracts"]}
+    assert await list_alias_assumptions("What does the Licensor get?", filters=filters) == [
+        "“Licensor” is taken as an alias of Norte Energia"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "request_fields"),
+    [
+        # No document, a filter that names none, two documents that disagree, and the title alone.
+        ("What does the Licensor get?", {}),
+        ("What does the Licensor get?", {"filters": {"languages": ["en"]}}),
+        (
+            "What does the Licensor get?",
+            {"filters": {"collections": ["north contracts", "south contracts"]}},
+        ),
+        ("What do the North Contract and the South Contract pay the Licensor?", {}),
+        ("What is the South Contract?", {}),
+        (
+            "What does the Licensor of the South Contract get?",
+            {"overrides": {"graph": {"aliases": False}}},
+        ),
+    ],
+)
+async def test_defined_term_without_one_party_links_to_none(
+    question: str, request_fields: dict[str, object]
+) -> None:
+    assert await list_alias_assumptions(question, **request_fields) == []
