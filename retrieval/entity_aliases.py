@@ -30,6 +30,8 @@ from schemas.ports.search import EntityAlias, IndexSnapshot
 # Letters that a misspelled word must share with the entity's, and at its end one: "Mario" is not
 # taken for "Maria".
 SHARED_PREFIX = 2
+# Not the first word of the question, which is always capitalized.
+_CAPITALIZED_BEFORE = re.compile(r"\s[^\W\d_a-zà-öø-ÿ][^\s,;:]{0,60}\s$")
 _DEFINITE_ARTICLE = re.compile(
     r"\b(?:the|o|d[oa]|n[oa]|ao|à|pel[oa]|der|die|das|dem|den|des)\s$", re.IGNORECASE
 )
@@ -198,12 +200,15 @@ def choose_aliases(plan: QueryPlan, found: Iterable[EntityAlias]) -> list[AliasL
 
 
 def _is_meant(question: str, span: NameSpan, alias: EntityAlias) -> bool:
-    """Tell whether the words are written as the alias: "which act" is not the ACT, and "which
-    company" not the Company.
+    """Tell whether the words are written as the alias: "which act" is not the ACT, "which company"
+    not the Company, and "NOC Kazakh" no NOC.
     """
     match alias.kind:
         case "abbreviation":
-            return question[span.start : span.end] == alias.alias
+            return question[span.start : span.end] == alias.alias and not (
+                _CAPITALIZED_BEFORE.search(question, 0, span.start)
+                or question[span.end + 1 : span.end + 2].isupper()
+            )
         case "defined_term":
             return span.is_capitalized or bool(_DEFINITE_ARTICLE.search(question, 0, span.start))
         case "added":

@@ -351,7 +351,7 @@ class MemoryIndex:
     async def find_stated_aliases(
         self, tenant: str, keys: Sequence[str], *, documents: Sequence[UUID], filters: Filters
     ) -> Sequence[EntityAlias]:
-        self._record_call("aliases")
+        self._record_call("stated")
         return [
             alias
             for document_id, alias in self.stated_aliases
