@@ -192,7 +192,7 @@ class PgSnapshot:
         async with self._connections.acquire() as connection:
             if not documents:
                 scope = await resolve_scope(
-                    connection, self.generation.name, tenant, filters, self._readers
+                    connection, self.generation, tenant, filters, self._readers
                 )
                 documents = scope.listed_documents or ()
             return await graph.find_aliases(
