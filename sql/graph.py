@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from schemas.graph_facts import GraphEvidence
 from schemas.ports.search import EntityAlias, EntitySeed, Hit
 from schemas.principals import ReaderScope
 from sql.pool import Connection
@@ -23,6 +24,8 @@ MAX_SIMILAR_KEYS = 1_000
 """Most names to compare with a name of the question. Not a setting: bounds the cost of a query that
 reads the index of names.
 """
+MAX_SEED_RELATIONS, MAX_NEIGHBOR_RELATIONS = 100, 5
+"""Relations to read per direction of a named entity and of its neighbors."""
 
 
 async def link_entities(
@@ -135,3 +138,43 @@ async def search_nodes(
         load_query("graph_nodes"), *scope.to_parameters(), *node_columns, max_mentions, k
     )
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]
+
+
+async def find_graph_evidence(
+    connection: Connection,
+    scope: SearchScope,
+    seeds: Sequence[EntitySeed],
+    *,
+    hops: int,
+    fan_out: int,
+    found: Sequence[UUID],
+    limit: int,
+) -> list[GraphEvidence]:
+    if scope.is_empty or not seeds:
+        return []
+    numbers = {key: n for n, key in enumerate(dict.fromkeys(seed.key for seed in seeds))}
+    rows = await connection.fetch(
+        load_query("graph_evidence"),
+        *scope.to_parameters(),
+        [seed.type for seed in seeds],
+        [seed.key for seed in seeds],
+        hops,
+        fan_out,
+        MAX_SEED_RELATIONS,
+        list(found),
+        limit,
+        MAX_NEIGHBOR_RELATIONS,
+    )
+    names = ("kind", "hop", "predicate", "weight", "subject_id", "object_id", "document_id")
+    return [
+        GraphEvidence(
+            **{name: row[name] for name in (*names, "parent_id", "chunk_id")},
+            subject_seed=numbers.get(row["subject_key"]),
+            object_seed=numbers.get(row["object_key"]),
+            subject_span=(row["subject_start"], row["subject_end"]),
+            object_span=(row["object_start"], row["object_end"]),
+            char_start=row["char_start"],
+            char_end=row["char_end"],
+        )
+        for row in rows
+    ]

@@ -16,6 +16,7 @@ from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.facts import Fact
 from schemas.generations import Generation
+from schemas.graph_facts import GraphEvidence
 from schemas.ports.search import (
     ChildStates,
     ChunkView,
@@ -247,6 +248,23 @@ class PgSnapshot:
         async with self._connections.acquire() as connection:
             scope = await resolve_scope(connection, self.generation, tenant, filters, self._readers)
             return await graph.search_nodes(connection, scope, entities, chunks, max_mentions, k)
+
+    async def find_graph_evidence(
+        self,
+        tenant: str,
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+        filters: Filters,
+        found: Sequence[UUID],
+        limit: int,
+    ) -> Sequence[GraphEvidence]:
+        async with self._connections.acquire() as connection:
+            scope = await resolve_scope(connection, self.generation, tenant, filters, self._readers)
+            return await graph.find_graph_evidence(
+                connection, scope, seeds, hops=hops, fan_out=fan_out, found=found, limit=limit
+            )
 
     async def search_facts(
         self, tenant: str, stems: Sequence[str], now: datetime, limit: int

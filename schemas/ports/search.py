@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
 from schemas.facts import Fact
 from schemas.generations import Generation
+from schemas.graph_facts import GraphEvidence
 from schemas.principals import Principal, ReaderScope
 from schemas.questions import Filters
 
@@ -242,6 +243,24 @@ class IndexSnapshot(Protocol):
         each, and the scored chunks themselves.
 
         Only chunks of the snapshot count: ids that a graph server returns may be outdated.
+        """
+
+    async def find_graph_evidence(
+        self,
+        tenant: str,
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+        filters: Filters,
+        found: Sequence[UUID],
+        limit: int,
+    ) -> Sequence[GraphEvidence]:
+        """Return relations up to `hops` (1 or 2) off the seeds, and claims about the seeds.
+
+        Relations between two seeds come first, then those over one entity between two seeds, at
+        most `limit`; then as many claims that a chunk among `found` states. Each name stands in
+        the chunk. The numbers of seeds are their places in `seeds`, one for each key.
         """
 
     async def search_facts(

@@ -236,6 +236,110 @@ group by c.chunk_id
 order by 3 desc, 1
 limit $18
 
+-- name: graph_evidence
+-- Relations up to $15 hops off the seeds ($13 types, $14 keys), and claims about the seeds in the chunks found ($18),
+-- with the places of their names: relations between two seeds first, then those over one entity between two. From a
+-- seed, the $17 heaviest relations per direction are read; of its $16 best neighbors, $20. At most $19 of each kind.
+-- It takes a quarter of the time of `graph`, on 4,000 chunks with hubs of 2,000 mentions.
+with seeds as materialized (
+  select distinct m.entity_id as id, seed.key
+  from unnest($13::text[], $14::text[]) seed (type, key)
+  cross join lateral (
+    select entity_id from entity_mentions
+    where generation = $1 and tenant = $2 and key = seed.key and type = seed.type
+    limit 1
+  ) m
+),
+first as materialized (
+  select seeds.key, r.*
+  from seeds
+  cross join lateral (
+    (select r.*, r.object_id as next_id from relations r
+     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+     where {readable_relation} and r.subject_id = seeds.id
+     order by r.weight desc, r.object_id limit $17)
+    union all
+    (select r.*, r.subject_id from relations r
+     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+     where {readable_relation} and r.object_id = seeds.id
+     order by r.weight desc, r.subject_id limit $17)
+    union all
+    -- Between two seeds that may be hubs, whatever its weight.
+    (select r.*, r.object_id from relations r
+     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+     where {readable_relation} and r.subject_id = seeds.id and r.object_id in (select id from seeds)
+     order by r.weight desc, r.object_id limit $17)
+  ) r
+),
+near as materialized (
+  select next_id as id, count(distinct key) as keys, max(weight) as weight
+  from first where next_id not in (select id from seeds)
+  group by next_id
+),
+second as materialized (
+  select r.*
+  from (select id from near order by keys desc, weight desc, id limit $16) near
+  cross join lateral (
+    (select r.* from relations r
+     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+     where {readable_relation} and r.subject_id = near.id
+     order by r.weight desc, r.object_id limit $20)
+    union all
+    (select r.* from relations r
+     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+     where {readable_relation} and r.object_id = near.id
+     order by r.weight desc, r.subject_id limit $20)
+  ) r
+  where $15::int >= 2
+),
+relation as materialized (
+  select distinct on (subject_id, type, object_id) *
+  from (
+    select 1 as hop, coalesce(near.keys, 0) as keys, document_id, ord, chunk_id, subject_id, type, object_id, first.weight, char_start, char_end
+    from first left join near on near.id = first.next_id
+    union all
+    select 2, 0, document_id, ord, chunk_id, subject_id, type, object_id, weight, char_start, char_end from second
+  ) c
+  where {filter_condition}
+  order by subject_id, type, object_id, hop, chunk_id = any ($18::uuid[]) desc, weight desc, document_id, char_start
+),
+stated as materialized (
+  (select 'relation' as kind, r.*,
+     1000 * (r.subject_id in (select id from seeds) and r.object_id in (select id from seeds))::int + r.keys as links
+   from relation r
+   order by links desc, r.hop, r.chunk_id = any ($18) desc, r.weight desc, r.subject_id, r.type, r.object_id limit $19)
+  union all
+  (select 'claim', 0, 0, c.document_id, c.ord, c.chunk_id, c.subject_id, c.property, null, 1, c.char_start, c.char_end, 0
+   from claims c
+   join visible v on v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord
+   where c.generation = $1 and c.tenant = $2 and c.subject_id in (select id from seeds) and c.chunk_id = any ($18)
+     and ($3::uuid[] is null or c.document_id = any ($3)) and ($12::text[] is null or may_read(c.document_id, c.ord, $12)) and {filter_condition}
+   order by array_position($18, c.chunk_id), c.char_start, c.property limit $19)
+)
+select s.kind, s.hop, s.type as predicate, s.weight::float8 as weight, s.subject_id, s.object_id,
+  (select min(key) from seeds where id = s.subject_id) as subject_key, (select min(key) from seeds where id = s.object_id) as object_key,
+  subject.char_start as subject_start, subject.char_end as subject_end,
+  coalesce(object.char_start, s.char_start) as object_start, coalesce(object.char_end, s.char_end) as object_end,
+  s.document_id, c.parent_id, s.chunk_id, s.char_start, s.char_end
+from stated s
+join child_chunks c on c.generation = $1 and c.document_id = s.document_id and c.ord = s.ord and c.id = s.chunk_id
+cross join lateral (
+  select m.char_start, m.char_end from entity_mentions m
+  where m.generation = $1 and m.document_id = s.document_id and m.ord = s.ord and m.chunk_id = s.chunk_id and m.entity_id = s.subject_id
+  order by m.char_start >= s.char_start and m.char_end <= s.char_end desc, abs(m.char_start - s.char_start), m.char_start limit 1
+) subject
+left join lateral (
+  select m.char_start, m.char_end from entity_mentions m
+  where m.generation = $1 and m.document_id = s.document_id and m.ord = s.ord and m.chunk_id = s.chunk_id and m.entity_id = s.object_id
+  order by m.char_start >= s.char_start and m.char_end <= s.char_end desc, abs(m.char_start - s.char_start), m.char_start limit 1
+) object on true
+where s.kind = 'claim' or object.char_start is not null
+order by s.kind desc, s.links desc, s.hop, s.chunk_id = any ($18) desc, s.weight desc, s.subject_id, s.type, s.object_id, s.document_id, s.char_start
+
+-- name: readable_relation
+-- Included condition: relation `r` is of the tenant, of listed documents, and readable for $12.
+r.generation = $1 and r.tenant = $2 and ($3::uuid[] is null or r.document_id = any ($3)) and ($12::text[] is null or may_read(r.document_id, r.ord, $12))
+
 -- name: chunks
 -- Visible child chunks by id ($2) or parent ($3), with the fields of a hit, a rerank or a citation.
 -- `words` has the positions of the lexemes of question $5 alone: a whole tsvector takes longer to print than the

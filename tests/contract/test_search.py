@@ -425,6 +425,71 @@ async def test_graph_scores_decay_along_relations(world: SearchWorld) -> None:
     assert (await walk(1, None))[("hidden", 0)] == pytest.approx(0.5)
 
 
+async def test_graph_evidence_is_the_place_of_both_names(world: SearchWorld) -> None:
+    first = SampleDocument("first", ["ada worked at kestrel"], collection="letters")
+    second = SampleDocument("second", ["kestrel built for lund", "kestrel"])
+    third = SampleDocument("third", ["lund lies near malmo"])
+    hidden = SampleDocument("hidden", ["ada owns lund"], readers=("user:ana",))
+    foreign = SampleDocument("foreign", ["ada sold lund"], tenant="other")
+    await world.add(first, second, third, hidden, foreign)
+    for document, subject, object_ in (
+        (first, "ada", "kestrel"),
+        (second, "kestrel", "lund"),
+        (third, "lund", "malmo"),
+        (hidden, "ada", "lund"),
+        (foreign, "ada", "lund"),
+    ):
+        await world.mention(document, 0, subject)
+        await world.mention(document, 0, object_)
+        await world.relate(document, subject, object_, 0.8)
+    texts = {
+        document.id: "\n\n".join(document.texts) for document in (first, second, third, hidden)
+    }
+
+    async def find(
+        *names: str,
+        hops: int = 2,
+        tenant: str = "default",
+        readers: tuple[str, ...] | None = ("user:bob",),
+        filters: Filters = NO_FILTERS,
+        limit: int = 9,
+    ) -> list[tuple[str, str, int, int | None, int | None]]:
+        seeds = [EntitySeed("name", name, 1.0) for name in names]
+        async with world.search.open_snapshot(readers=readers) as snapshot:
+            rows = await snapshot.find_graph_evidence(
+                tenant, seeds, hops=hops, fan_out=5, filters=filters, found=[], limit=limit
+            )
+            for row in rows:
+                assert row.kind == "relation" and row.predicate == "knows"
+                assert (row.char_start, row.char_end) == (
+                    0,
+                    len(texts[row.document_id].split("\n")[0]),
+                )
+                [chunk] = (await snapshot.fetch_chunks([row.chunk_id], "")).values()
+                assert (chunk.parent_id, chunk.document_id) == (row.parent_id, row.document_id)
+            return [
+                (
+                    texts[row.document_id][slice(*row.subject_span)],
+                    texts[row.document_id][slice(*row.object_span)],
+                    row.hop,
+                    row.subject_seed,
+                    row.object_seed,
+                )
+                for row in rows
+            ]
+
+    ada, kestrel = ("ada", "kestrel", 1, 0, None), ("kestrel", "lund", 1, None, 1)
+    found = await find("ada", "lund")
+    assert sorted(found[:2]) == [ada, kestrel]
+    assert found[2:] == [("lund", "malmo", 1, 1, None)]
+    assert await find("ada", hops=1) == [ada]
+    assert await find("ada") == [ada, ("kestrel", "lund", 2, None, None)]
+    assert (await find("ada", "lund", readers=("user:ana",)))[0] == ("ada", "lund", 1, 0, 1)
+    assert await find("ada", "lund", filters=Filters(collections=["letters"])) == [ada]
+    assert len(await find("ada", "lund", limit=2)) == 2
+    assert await find("zoe") == [] and await find() == []
+
+
 async def test_ranking_facts_hold_date_labels_and_distance_from_the_seeds(
     world: SearchWorld,
 ) -> None:

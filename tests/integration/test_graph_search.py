@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from schemas.graph_facts import GraphEvidence
 from schemas.ports.search import EntitySeed, Hit
 from schemas.questions import Filters
 from sql.entities import PgEntities
@@ -14,6 +15,7 @@ from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import (
     SampleDocument,
     activate_revision,
+    insert_claim,
     insert_documents,
     insert_mention,
     insert_relation,
@@ -258,3 +260,66 @@ async def test_entity_lists_relations_and_subgraph_respects_hops(database: str) 
             len((await entities.get_subgraph(LOCAL_CALLER, people[:1], hops=3, limit=10))["edges"])
             == 3
         )
+
+
+async def find_evidence(
+    stack: SearchStack, *names: str, found: Sequence[UUID] = (), tenant: str = "default"
+) -> Sequence[GraphEvidence]:
+    seeds = [EntitySeed("name", name, 1.0) for name in names]
+    async with stack.search.open_snapshot() as snapshot:
+        return await snapshot.find_graph_evidence(
+            tenant, seeds, hops=2, fan_out=25, filters=NO_FILTERS, found=found, limit=9
+        )
+
+
+async def test_evidence_is_of_visible_revision_and_own_tenant(database: str) -> None:
+    old = SampleDocument("d", ["ada met bob"])
+    new = SampleDocument("d", ["ada met cyd"], order=(1, 2), revision=2)
+    foreign = SampleDocument("f", ["ada met eve"], tenant="other")
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, old, foreign)
+        await insert_documents(desk.connection, new, visible=False)
+        for doc, other in ((old, "bob"), (new, "cyd"), (foreign, "eve")):
+            ada = await insert_mention(desk.connection, doc, 0, "name", "ada")
+            friend = await insert_mention(desk.connection, doc, 0, "name", other)
+            await insert_relation(desk.connection, doc, 0, ada, friend)
+        [row] = await find_evidence(desk, "ada")
+        assert (row.chunk_id, row.object_span) == (old.chunk_id(0), (8, 11))
+        await activate_revision(desk.connection, new)
+        [row] = await find_evidence(desk, "ada")
+        assert row.chunk_id == new.chunk_id(0)
+        [row] = await find_evidence(desk, "ada", tenant="other")
+        assert row.document_id == foreign.id
+        assert await find_evidence(desk, "ada", tenant="third") == []
+
+
+async def test_claims_are_of_the_chunks_found(database: str) -> None:
+    doc = SampleDocument("d", ["bob paid 5 EUR", "ada earns 70 EUR", "ada owes 9 EUR"])
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, doc)
+        for place, (name, value) in enumerate(
+            (("bob", "5 EUR"), ("ada", "70 EUR"), ("ada", "9 EUR"))
+        ):
+            subject = await insert_mention(desk.connection, doc, place, "name", name)
+            await insert_claim(desk.connection, doc, place, subject, "amount", value)
+        assert await find_evidence(desk, "ada") == []
+        [row] = await find_evidence(desk, "ada", found=[doc.chunk_id(0), doc.chunk_id(1)])
+        assert (row.kind, row.predicate, row.hop, row.object_id) == ("claim", "amount", 0, None)
+        markdown = "\n\n".join(doc.texts)
+        assert markdown[slice(*row.subject_span)] == "ada"
+        assert (
+            markdown[slice(*row.object_span)] == markdown[row.char_start : row.char_end] == "70 EUR"
+        )
+
+
+async def test_direct_relation_of_a_hub_is_found_whatever_its_weight(database: str) -> None:
+    spokes = [f"spoke {n}" for n in range(150)]
+    doc = SampleDocument("hub", [f"hub and {name}" for name in spokes])
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, doc)
+        for place, name in enumerate(spokes):
+            hub = await insert_mention(desk.connection, doc, place, "name", "hub")
+            spoke = await insert_mention(desk.connection, doc, place, "name", name)
+            await insert_relation(desk.connection, doc, place, hub, spoke, 1 - place / 200)
+        first, *others = await find_evidence(desk, "hub", "spoke 149")
+        assert (first.subject_seed, first.object_seed) == (0, 1) and len(others) == 8

@@ -55,6 +55,12 @@ class SampleDocument:
     def chunk_id(self, ordinal: int) -> UUID:
         return content_id("chunk", self.id, ordinal, self.texts[ordinal])
 
+    def find_span(self, ordinal: int, name: str) -> tuple[int, int]:
+        """Return the place of a name in the Markdown, or of a character if the text lacks it."""
+        start = sum(len(text) + 2 for text in self.texts[:ordinal])
+        place = self.texts[ordinal].lower().find(name)
+        return (start, start + 1) if place < 0 else (start + place, start + place + len(name))
+
     def parent_id(self, ordinal: int) -> UUID:
         return content_id("parent", self.id, ordinal, self.texts[ordinal])
 
@@ -280,7 +286,7 @@ async def insert_mention(
     await connection.execute(
         """insert into entity_mentions (generation, document_id, ord, tenant, id, chunk_id,
              entity_id, type, key, name, char_start, char_end)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 1)""",
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)""",
         *(
             generation,
             doc.id,
@@ -292,9 +298,28 @@ async def insert_mention(
             type_,
             key,
             name or key,
+            *doc.find_span(ordinal, key),
         ),
     )
     return entity
+
+
+async def insert_claim(
+    connection: asyncpg.Connection,
+    doc: SampleDocument,
+    ordinal: int,
+    subject: UUID,
+    property_: str,
+    value: str,
+) -> None:
+    await connection.execute(
+        """insert into claims (generation, document_id, ord, tenant, id, chunk_id, subject_id,
+             property, value, char_start, char_end)
+           values ('g1', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10)""",
+        *(doc.id, list(doc.order), doc.tenant),
+        *(content_id("claim", doc.id, ordinal, value), doc.chunk_id(ordinal), subject),
+        *(property_, value, *doc.find_span(ordinal, value.lower())),
+    )
 
 
 async def insert_relation(
@@ -310,7 +335,7 @@ async def insert_relation(
     await connection.execute(
         """insert into relations (generation, document_id, ord, tenant, id, chunk_id, subject_id,
              type, object_id, weight, extractor, char_start, char_end)
-           values ($1, $2, $3, $4, $5, $6, $7, 'knows', $8, $9, 'test', 0, 1)""",
+           values ($1, $2, $3, $4, $5, $6, $7, 'knows', $8, $9, 'test', $10, $11)""",
         *(
             generation,
             doc.id,
@@ -321,5 +346,6 @@ async def insert_relation(
             subject,
             object_,
             weight,
+            *doc.find_span(ordinal, doc.texts[ordinal].lower()),
         ),
     )

@@ -26,6 +26,7 @@ from retrieval.words import FUNCTION_WORDS, split_words, stem_word
 from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
 from schemas.facts import Fact
 from schemas.generations import Generation, IndexConfig
+from schemas.graph_facts import GraphEvidence
 from schemas.ids import content_id, make_entity_id
 from schemas.ports.search import (
     ChildStates,
@@ -136,6 +137,7 @@ class MemoryIndex:
     parent_views: dict[UUID, ParentView] = field(default_factory=dict)
     markdown: dict[UUID, str] = field(default_factory=dict)
 
+    predicate: str = "knows"
     aliases: list[EntityAlias] = field(default_factory=list)
     stated_aliases: list[tuple[UUID, EntityAlias]] = field(default_factory=list)
     """Document that states the alias, and the alias."""
@@ -442,6 +444,72 @@ class MemoryIndex:
                 for chunk_id in self._find_mentions(tenant, name)[:max_mentions]:
                     scores[chunk_id] += score
         return self._top_hits(tenant, scores, filters, k)
+
+    async def find_graph_evidence(
+        self,
+        tenant: str,
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+        filters: Filters,
+        found: Sequence[UUID],
+        limit: int,
+    ) -> Sequence[GraphEvidence]:
+        self._record_call("graph_evidence")
+        numbers = {seed.key: n for n, seed in enumerate(seeds)}
+        neighbors: dict[str, set[str]] = defaultdict(set)
+        for key in numbers:
+            for name, _ in self._list_neighbors(tenant, key, fan_out):
+                neighbors[name].add(key)
+        rows = []
+        for document_id, subject, object_, weight in self._relations:
+            document, ends = self._documents[document_id], {subject, object_}
+            reached = {name for name in ends if name in numbers or name in neighbors}
+            hop = 1 if ends & numbers.keys() else 2
+            if document.tenant != tenant or not document.is_readable(self.readers):
+                continue
+            if not reached or hop > hops or not document.matches(filters):
+                continue
+            links = 1000 * (ends <= numbers.keys()) + max(
+                (len(neighbors[name]) for name in ends - numbers.keys() if hop == 1), default=0
+            )
+            rows += [
+                (-links, hop, -weight, self._build_evidence(chunk, subject, object_, numbers, hop))
+                for chunk in self._list_chunks(tenant)
+                if chunk.document_id == document_id
+                and all(name in chunk.text.lower() for name in ends)
+            ]
+        rows.sort(key=lambda row: row[:3])
+        return [
+            row.model_copy(update={"predicate": self.predicate, "weight": -weight})
+            for _, _, weight, row in rows[:limit]
+        ]
+
+    def _build_evidence(
+        self, chunk: ChunkView, subject: str, object_: str, numbers: Mapping[str, int], hop: int
+    ) -> GraphEvidence:
+        def find(name: str) -> tuple[int, int]:
+            start = chunk.char_start + chunk.text.lower().index(name)
+            return start, start + len(name)
+
+        return GraphEvidence(
+            kind="relation",
+            hop=hop,
+            predicate="knows",
+            weight=0.0,
+            subject_id=content_id("entity", subject),
+            object_id=content_id("entity", object_),
+            subject_seed=numbers.get(subject),
+            object_seed=numbers.get(object_),
+            subject_span=find(subject),
+            object_span=find(object_),
+            document_id=chunk.document_id,
+            parent_id=chunk.parent_id,
+            chunk_id=chunk.chunk_id,
+            char_start=chunk.char_start,
+            char_end=chunk.char_end,
+        )
 
     def _list_neighbors(self, tenant: str, name: str, fan_out: int) -> list[tuple[str, float]]:
         """Return the heaviest relations of each direction."""
