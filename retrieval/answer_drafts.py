@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from retrieval.graph_facts import GraphLine, PathStep
 from retrieval.quote_candidates import QuoteCandidate, resolve_section
 from retrieval.retrieval_result import clip_spans, format_link, list_pages, parse_spans
 from retrieval.words import extract_word_keys
+from schemas.citations import Citation, GraphFact, RelationHop
 from schemas.facts import FactCitation
 from schemas.ports.engines import ChatReply
-from schemas.questions import Citation, Conflict
+from schemas.questions import Conflict
 
 FACTS_NOTE = "Marks such as [F1] are stated facts, which no document of the answer confirms."
 
@@ -43,6 +45,7 @@ class AnswerDraft:
     assumptions: tuple[str, ...] = ()
     limitations: tuple[str, ...] = ()
     conflict: Conflict | None = None
+    relation_path: tuple[RelationHop, ...] = ()
     search: str = ""
     calls: int = 0
     tokens: int = 0
@@ -74,12 +77,7 @@ def build_citation(n: int, quote_candidate: QuoteCandidate) -> Citation | None:
     """
     chunk, view = quote_candidate.chunk, quote_candidate.context.view
     start, end = chunk.char_start + quote_candidate.start, chunk.char_start + quote_candidate.end
-    quote = quote_candidate.text
-    # Offsets fit only while text and range have the same length: never cite a shifted quote.
-    if (
-        not is_verbatim(quote, start, end, view.text, view.char_start)
-        or chunk.char_start + len(chunk.text) != chunk.char_end
-    ):
+    if not quote_candidate.is_verbatim:
         return None
     spans = clip_spans(parse_spans(chunk), start, end)
     pages = list_pages(spans) or list(view.pages)
@@ -99,7 +97,7 @@ def build_citation(n: int, quote_candidate: QuoteCandidate) -> Citation | None:
         ),
         pages=pages,
         spans=spans,
-        quote=quote,
+        quote=quote_candidate.text,
         header=list(quote_candidate.header) if quote_candidate.header else None,
     )
 
@@ -126,6 +124,36 @@ class CitationList:
         return tuple(numbers)
 
 
+def cite_path(path: Sequence[PathStep], citations: CitationList) -> tuple[RelationHop, ...]:
+    """Return the steps of a path with their citations; none unless every step is cited."""
+    hops = tuple(
+        RelationHop(
+            subject=step.line.subject,
+            predicate=step.line.predicate,
+            object=step.line.object,
+            inverse=step.inverse,
+            citations=list(citations.cite([step.line.quote])),
+        )
+        for step in path
+    )
+    return hops if all(hop.citations for hop in hops) else ()
+
+
+def build_graph_facts(lines: Iterable[GraphLine]) -> list[GraphFact]:
+    return [
+        GraphFact(
+            **citation.model_dump(),
+            kind=line.evidence.kind,
+            subject=line.subject,
+            predicate=line.predicate,
+            object=line.object,
+            hop=line.evidence.hop,
+        )
+        for line in lines
+        if (citation := build_citation(line.n, line.quote)) is not None
+    ]
+
+
 def add_facts(
     draft: AnswerDraft, sentences: Sequence[DraftSentence], facts: Sequence[FactCitation]
 ) -> AnswerDraft:
@@ -138,15 +166,6 @@ def add_facts(
         sentences=tuple(sentences),
         facts=tuple(fact for fact in facts if fact.n in cited),
         limitations=(*draft.limitations, FACTS_NOTE),
-    )
-
-
-def is_verbatim(quote: str, start: int, end: int, text: str, text_start: int) -> bool:
-    """True when the document's characters `[start, end)` equal the quote. `text` begins at
-    `text_start`.
-    """
-    return (
-        bool(quote) and start >= text_start and text[start - text_start : end - text_start] == quote
     )
 
 

@@ -19,7 +19,7 @@ from retrieval.prompting import extend_prompt, render_prompt
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.response_builder import drop_refused_contexts, should_answer
-from retrieval.retrieval_result import RetrievalResult
+from retrieval.retrieval_result import RetrievalResult, find_relation_path
 from schemas.errors import AnabranchError, InvalidModelOutput
 from schemas.judge_verdicts import Violation
 from schemas.questions import AnswerDelta
@@ -121,7 +121,7 @@ async def _write_and_judge(
     if not draft.sentences:
         return JudgedDraft(draft)
     with query.stopwatch.measure_step("judge"):
-        answer = build_judged_answer(draft, result.contexts, query.plan, query.redactor)
+        answer = build_judged_answer(draft, result.read_passages, query.plan, query.redactor)
         judgement = await judge_answer(answer, query.profile.judge, resources.judge, query.redactor)
     return JudgedDraft(draft, judgement)
 
@@ -145,6 +145,8 @@ async def _write_draft(
     )
     if result.facts:
         prompt = extend_prompt(prompt, "facts")
+    if result.graph_lines:
+        prompt = extend_prompt(prompt, "graph")
     if may_search:
         prompt = extend_prompt(prompt, "search")
     if violations:
@@ -164,6 +166,8 @@ async def _write_draft(
                 violations,
                 may_search=may_search,
                 facts=result.facts,
+                graph_lines=result.graph_lines,
+                path=find_relation_path(query.plan, result),
             )
     # The passages are there: a failed model costs the wording, not the answer.
     except (AnabranchError, TimeoutError) as error:
@@ -182,6 +186,7 @@ def _quote(query: QueryContext, result: RetrievalResult, evidence: Evidence) -> 
         query.redactor,
         is_confident=result.relevance.is_confident,
         facts=result.facts,
+        path=find_relation_path(query.plan, result),
     )
 
 

@@ -21,20 +21,20 @@ from retrieval.candidate_retrieval import ChannelCandidates
 from retrieval.document_links import DocumentLink, NameSpan, fold_document_name, join_name
 from retrieval.fusion import Fusion
 from retrieval.query_context import QueryContext, RetrievalResources
+from retrieval.quote_candidates import find_sentence
 from retrieval.retrieval_result import clip_spans, format_link, list_pages, parse_spans
 from retrieval.words import extract_content_words, stem_word
+from schemas.citations import AnswerHop, HopTarget
 from schemas.ids import content_id
 from schemas.ports.engines import QueryEmbedding, RerankPassage, TokenSpans
 from schemas.ports.search import ChunkView, IndexSnapshot, NamedDocument
 from schemas.profiles import BridgeProfile
-from schemas.questions import AnswerHop, HopTarget
 from schemas.values import format_embedding_text
 
 # Longest name to follow, in words, and most names to look up per question.
 MAX_NAME_WORDS, MAX_NAMES = 7, 500
 MAX_DOCUMENTS = 300
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
-_SENTENCE_END = re.compile(r"[.!?]\s+(?=[^a-z\s])|\n\s*")
 
 
 async def follow_bridges(
@@ -191,11 +191,7 @@ def build_hop(bridge: Bridge, seed: ChunkView, target: ChunkView) -> AnswerHop |
     """Quote the sentence or line with the name; None where offsets do not fit the stored text."""
     if seed.char_start + len(seed.text) != seed.char_end:
         return None
-    ends = [match.end() for match in _SENTENCE_END.finditer(seed.text)]
-    start = max((end for end in ends if end <= bridge.start), default=0)
-    end = min((end for end in ends if end >= bridge.end), default=len(seed.text))
-    quote = seed.text[start:end].rstrip()
-    end = start + len(quote)
+    start, end = find_sentence(seed.text, bridge.start, bridge.end)
     spans = clip_spans(parse_spans(seed), seed.char_start + start, seed.char_start + end)
     return AnswerHop(
         name=seed.text[bridge.start : bridge.end],
@@ -207,7 +203,7 @@ def build_hop(bridge: Bridge, seed: ChunkView, target: ChunkView) -> AnswerHop |
             seed.document_id, list_pages(spans), seed.char_start + start, seed.char_start + end
         ),
         spans=spans,
-        quote=quote,
+        quote=seed.text[start:end],
         target=HopTarget(
             document_id=target.document_id, external_id=target.external_id, title=target.title
         ),

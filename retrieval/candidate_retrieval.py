@@ -28,12 +28,13 @@ from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.query_plan import QueryPlan
 from retrieval.timing import Clock, elapsed_ms
 from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel
+from schemas.citations import AnswerHop
 from schemas.errors import AnabranchError, EngineUnavailable, InvalidRequest
 from schemas.generations import LexicalConfig
 from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import ChunkView, EntitySeed, Hit, IndexSnapshot, LexicalHits
 from schemas.profiles import Profile
-from schemas.questions import AnswerHop, ChannelTrace, Route, SearchRequest
+from schemas.questions import ChannelTrace, Route, SearchRequest
 
 log = structlog.get_logger(__name__)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from engines.chunk.atoms import estimate_tokens
 from retrieval.parent_expansion import RankedParent
 from schemas.ports.search import ChunkView, ParentView
 
@@ -37,12 +38,19 @@ class ContextPassage:
     @property
     def text(self) -> str:
         # A parent reduced to its best child must not show text beyond the token budget.
-        reads_whole_parent = (
+        return self.view.text if self._reads_whole_parent else self.children[0].text
+
+    @property
+    def tokens(self) -> int:
+        return self.view.tokens if self._reads_whole_parent else estimate_tokens(self.text)
+
+    @property
+    def _reads_whole_parent(self) -> bool:
+        return (
             len(self.children) > 1
             or not self.children
             or self.children[0].char_end - self.children[0].char_start >= len(self.view.text)
         )
-        return self.view.text if reads_whole_parent else self.children[0].text
 
 
 def pack_contexts(

@@ -11,7 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from retrieval.answer_drafts import AnswerDraft, CitationList, DraftSentence, add_facts
+from retrieval.answer_drafts import (
+    AnswerDraft,
+    CitationList,
+    DraftSentence,
+    add_facts,
+    cite_path,
+)
 from retrieval.answer_values import (
     choose_cell,
     choose_value,
@@ -21,6 +27,7 @@ from retrieval.answer_values import (
 )
 from retrieval.conflicts import cite_conflict, find_conflict
 from retrieval.evidence import Evidence, rank_rows
+from retrieval.graph_facts import PathStep
 from retrieval.prompting import normalize_whitespace
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import (
@@ -82,9 +89,10 @@ def compose_quoted_answer(
     *,
     is_confident: bool,
     facts: Sequence[FactCitation] = (),
+    path: Sequence[PathStep] = (),
 ) -> AnswerDraft:
-    """Quote the best evidence, the sentences between which documents disagree first, and then the
-    facts.
+    """Quote the sentences that state the path, then the best evidence, the sentences between which
+    documents disagree first, and then the facts.
 
     The value that the question asks for is marked only in an answer that is likely to be right.
     """
@@ -93,8 +101,18 @@ def compose_quoted_answer(
     conflict = find_conflict(evidence, plan, profile)
     places = conflict.places if conflict else {}
     citations = CitationList()
-    sentences: list[DraftSentence] = []
+    relation_path = cite_path(path, citations)
+    # Both steps may stand in one sentence.
+    quoted = {normalize_quote(step.line.quote.readable_text): step.line.quote for step in path}
+    sentences = [
+        DraftSentence(redactor.mask(quote.readable_text), citations.cite([quote]))
+        for quote in quoted.values()
+        if relation_path
+    ]
     for row, quote in select_quotes(evidence, plan, profile, list(places)):
+        is_told = sentences and normalize_quote(quote.readable_text) in quoted
+        if row not in places and (is_told or len(sentences) >= profile.max_quotes):
+            continue
         numbers = citations.cite(
             find_equal_quotes(quote, evidence.candidates, profile.sources_per_quote)
         )
@@ -116,6 +134,7 @@ def compose_quoted_answer(
         MODEL,
         limitations=(_QUOTED_NOTE, *format_evidence_only(plan)),
         conflict=cite_conflict(conflict, evidence, citations, redactor, profile.sources_per_quote),
+        relation_path=relation_path,
         closeness=evidence.scores,
         has_engine_failure=evidence.has_engine_failure,
     )

@@ -15,6 +15,7 @@ from retrieval.answer_drafts import (
     DraftSentence,
     add_facts,
     choose_quotes,
+    cite_path,
     compute_support,
     find_unsupported_numbers,
     strip_citation_marks,
@@ -22,6 +23,7 @@ from retrieval.answer_drafts import (
 from retrieval.conflicts import ConflictingRows, cite_conflict, find_conflict
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import Evidence
+from retrieval.graph_facts import GraphLine, PathStep
 from retrieval.prompting import Prompt, build_object_schema, normalize_whitespace
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import QuoteCandidate
@@ -130,6 +132,8 @@ async def generate_answer(
     *,
     may_search: bool = False,
     facts: Sequence[FactCitation] = (),
+    graph_lines: Sequence[GraphLine] = (),
+    path: Sequence[PathStep] = (),
 ) -> AnswerDraft:
     """Ask the chat model for an answer, and keep its verified sentences.
 
@@ -139,7 +143,7 @@ async def generate_answer(
     """
     reply = await chat.complete(
         prompt.system,
-        build_user_prompt(contexts, plan.question, redactor, violations, facts),
+        build_user_prompt(contexts, plan.question, redactor, violations, facts, graph_lines),
         build_answer_schema(may_search=may_search, has_facts=bool(facts)),
         name="answer",
         on_delta=on_delta,
@@ -157,7 +161,18 @@ async def generate_answer(
             tokens=tokens,
         ) from error
     conflict = find_conflict(evidence, plan, profile)
-    return _verify_answer(model_answer, reply, evidence, plan, conflict, redactor, profile, facts)
+    return _verify_answer(
+        model_answer,
+        reply,
+        evidence,
+        plan,
+        conflict,
+        redactor,
+        profile,
+        facts,
+        graph_lines,
+        path,
+    )
 
 
 def build_user_prompt(
@@ -166,6 +181,7 @@ def build_user_prompt(
     redactor: Redactor,
     violations: Sequence[Violation] = (),
     facts: Sequence[FactCitation] = (),
+    graph_lines: Sequence[GraphLine] = (),
 ) -> str:
     """Write one JSON object with one passage per line. The model sees no masked identifier.
 
@@ -195,6 +211,9 @@ def build_user_prompt(
             }
             for fact in facts
         ]
+    for name, kind in (("graph_facts", "relation"), ("claims", "claim")):
+        if kept := [line.to_prompt(redactor) for line in graph_lines if line.evidence.kind == kind]:
+            rest[name] = kept
     rest |= {"question": normalize_whitespace(redactor.mask(question))}
     if violations:
         rest["rejected"] = [
@@ -234,14 +253,18 @@ def _verify_answer(
     redactor: Redactor,
     profile: AnswerProfile,
     facts: Sequence[FactCitation],
+    graph_lines: Sequence[GraphLine],
+    path: Sequence[PathStep],
 ) -> AnswerDraft:
     """Keep sentences with a verified citation or fact; the limitations count the others."""
     citations, min_support = CitationList(), profile.min_support
+    # Of a line of the graph only its quote supports a sentence, not the extractor's label.
+    candidates = [*evidence.candidates, *(line.quote for line in graph_lines)]
     cited_sentences = []
     for sentence in model_answer.sentences if model_answer.sufficient else []:
         text = strip_citation_marks(sentence.text)
         numbers = _cite_sentence(
-            text, set(sentence.citations), evidence.candidates, plan, citations, min_support
+            text, set(sentence.citations), candidates, plan, citations, min_support
         )
         fact_numbers = _find_supporting_facts(text, sentence.facts, facts, plan, min_support)
         if numbers or fact_numbers:
@@ -261,6 +284,7 @@ def _verify_answer(
         if cited_sentences
         else None
     )
+    relation_path = cite_path(path, citations) if cited_sentences else ()
     search = "" if model_answer.sufficient else model_answer.search
     draft = AnswerDraft(
         (),
@@ -269,6 +293,7 @@ def _verify_answer(
         _format_remarks(model_answer.assumptions),
         tuple(limitations),
         conflict=cited_conflict,
+        relation_path=relation_path,
         # A masked identifier cannot be searched for.
         search="" if MASK in search else normalize_whitespace(search, MAX_SEARCH),
         closeness=evidence.scores,

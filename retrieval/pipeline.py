@@ -36,6 +36,7 @@ from retrieval.evidence import Evidence
 from retrieval.fact_retrieval import retrieve_facts
 from retrieval.fusion import Fusion, fuse_candidates
 from retrieval.fusion_terms import score_terms
+from retrieval.graph_facts import retrieve_graph_evidence
 from retrieval.judge import JudgedDraft
 from retrieval.model_planning import ModelUse, plan_by_model, route_by_model
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
@@ -59,6 +60,8 @@ from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import ChunkView, IndexSnapshot
 from schemas.questions import QueryResponse, Route
 
+# Best chunks whose claims are read.
+MAX_CLAIM_CHUNKS = 50
 Goal = Literal["ranking", "results", "answer"]
 
 
@@ -202,8 +205,10 @@ async def run_pipeline(
 
         # 8. Pack: read the best parents as contexts of an answer, or as search results.
         attach = attach_contexts if goal == "answer" else attach_results
-        retrieval = await date_result(query, retrieval, snapshot)
         with query.stopwatch.measure_step("read"):
+            if goal == "answer":
+                retrieval = await _add_graph_evidence(query, retrieval, snapshot)
+            retrieval = await date_result(query, retrieval, snapshot)
             retrieval = await attach(query, retrieval, snapshot)
             # By the question itself, even where the plan has other words.
             if facts := await retrieve_facts(original_query, snapshot, resources.clock()):
@@ -316,6 +321,18 @@ async def _follow_bridges(
     except TimeoutError:
         reason = f"TIMED_OUT: Timed out after {timeout_s:g} s."
     return replace(candidates, failed={**candidates.failed, "graph": reason}), {}, {}
+
+
+async def _add_graph_evidence(
+    query: QueryContext, result: RetrievalResult, snapshot: IndexSnapshot
+) -> RetrievalResult:
+    """Add what the graph says about the entities that its channel linked."""
+    found = [candidate.chunk.chunk_id for candidate in result.ranking.fusion.candidates]
+    seeds = result.ranking.candidates.linked_seeds
+    evidence, notes = await retrieve_graph_evidence(
+        query, snapshot, seeds, found[:MAX_CLAIM_CHUNKS]
+    )
+    return replace(result, graph_evidence=evidence, notes=(*result.notes, *notes))
 
 
 async def _rerank(

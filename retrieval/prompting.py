@@ -17,7 +17,9 @@ CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
 
-PromptName = Literal["answer", "cypher", "facts", "judge", "plan", "retry", "route", "search"]
+PromptName = Literal[
+    "answer", "cypher", "facts", "graph", "judge", "plan", "retry", "route", "search"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ def render_prompt(name: PromptName, profile: PromptProfile, language: str | None
     )
 
 
-def extend_prompt(prompt: Prompt, name: Literal["facts", "retry", "search"]) -> Prompt:
-    """Return the prompt with further rules: how to use facts, stricter ones, or when to ask for
-    another search.
+def extend_prompt(prompt: Prompt, name: Literal["facts", "graph", "retry", "search"]) -> Prompt:
+    """Return the prompt with further rules: how to use facts or the graph, stricter ones, or when
+    to ask for another search.
     """
     return replace(prompt, system=f"{prompt.system}\n\n{_read_template(name)}")
 

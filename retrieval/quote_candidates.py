@@ -48,6 +48,16 @@ class QuoteCandidate:
         return self.chunk.text[self.start : self.end]
 
     @property
+    def is_verbatim(self) -> bool:
+        """True when the stored passage has this text at its position."""
+        view, chunk = self.context.view, self.chunk
+        start, end = chunk.char_start + self.start, chunk.char_start + self.end
+        # Offsets fit only while text and range have the same length: never cite a shifted quote.
+        return chunk.char_start + len(chunk.text) == chunk.char_end and is_verbatim(
+            self.text, start, end, view.text, view.char_start
+        )
+
+    @property
     def lead_in_text(self) -> str:
         return self.chunk.text[slice(*self.lead_in)] if self.lead_in else ""
 
@@ -65,6 +75,15 @@ class QuoteCandidate:
     @property
     def cells(self) -> list[str]:
         return split_cells(self.text)
+
+
+def is_verbatim(quote: str, start: int, end: int, text: str, text_start: int) -> bool:
+    """True when the document's characters `[start, end)` equal the quote. `text` begins at
+    `text_start`.
+    """
+    return (
+        bool(quote) and start >= text_start and text[start - text_start : end - text_start] == quote
+    )
 
 
 def format_cells(names: Sequence[str], values: Sequence[str]) -> str:
@@ -219,6 +238,17 @@ def join_next(candidate: QuoteCandidate, following: QuoteCandidate) -> QuoteCand
     ):
         return None
     return replace(candidate, end=following.end)
+
+
+_SENTENCE_END = re.compile(r"[.!?]\s+(?=[^a-z\s])|\n\s*")
+
+
+def find_sentence(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the place of the sentence or line around `[start, end)`."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    sentence_start = max((place for place in ends if place <= start), default=0)
+    sentence_end = min((place for place in ends if place >= end), default=len(text))
+    return sentence_start, sentence_start + len(text[sentence_start:sentence_end].rstrip())
 
 
 def split_blocks(text: str) -> Iterator[tuple[str, int, int]]:

@@ -37,7 +37,13 @@ from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult, combine_scores
 from retrieval.response_builder import build_response, drop_refused_contexts, should_answer
-from retrieval.retrieval_result import Ranking, RetrievalResult, attach_contexts, attach_results
+from retrieval.retrieval_result import (
+    Ranking,
+    RetrievalResult,
+    attach_contexts,
+    attach_results,
+    find_relation_path,
+)
 from retrieval.timing import Stopwatch
 from schemas.channels import CHANNELS, Channel
 from schemas.errors import NotFound
@@ -132,7 +138,7 @@ async def rerun_run(
 
 
 def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
-    run_record = record.run_record
+    run_record, recorded_plan = record.run_record, record.response.trace.plan
     plan = QueryPlan(
         run_record.question,
         run_record.language,
@@ -142,6 +148,7 @@ def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
         (),
         {},
         further=run_record.further,
+        intent=recorded_plan.intent if recorded_plan else "other",
     )
     return QueryContext(
         caller,
@@ -205,6 +212,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
         ranking,
         _restore_relevance(record, parents),
         facts=tuple(record.run_record.facts),
+        graph_evidence=tuple(record.run_record.graph_evidence),
         assumptions=tuple(record.run_record.assumptions),
         missing_collections=tuple(record.run_record.missing_collections),
     )
@@ -276,6 +284,7 @@ async def _redraft(
             query.redactor,
             is_confident=result.relevance.is_confident,
             facts=result.facts,
+            path=find_relation_path(query.plan, result),
         )
     else:
         draft = await generate_answer(
@@ -288,6 +297,8 @@ async def _redraft(
             # The recorded reply stands whatever the prompt.
             Prompt("", DEFAULT_CHAT_OPTIONS),
             facts=result.facts,
+            graph_lines=result.graph_lines,
+            path=find_relation_path(query.plan, result),
         )
     limitations, assumptions = tuple(recorded.limitations), tuple(recorded.assumptions)
     draft = replace(
@@ -308,7 +319,7 @@ def _rejudge(
     if not draft.sentences:
         return JudgedDraft(draft)
     profile, reply = query.profile.judge, recorded.judge_reply
-    answer = build_judged_answer(draft, result.contexts, query.plan, query.redactor)
+    answer = build_judged_answer(draft, result.read_passages, query.plan, query.redactor)
     reviews = parse_review(_restore_reply(reply), list_active_checks(profile)) if reply else {}
     verdict = decide(answer, profile, reviews, recorded.judge_error or NO_MODEL)
     if recorded.rejected is not None:

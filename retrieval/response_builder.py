@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from retrieval.answer_drafts import build_graph_facts
 from retrieval.judge import JudgedDraft
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.query_plan import QueryPlan
 from retrieval.relevance import RelevanceDecision, lower_confidence, rate_confidence
 from retrieval.retrieval_result import RetrievalResult
+from schemas.citations import AnswerHop
 from schemas.questions import (
-    AnswerHop,
     Confidence,
     Conflict,
+    GraphFactsTrace,
     PlanTrace,
     QueryRequest,
     QueryResponse,
@@ -107,7 +109,8 @@ def drop_refused_contexts(query_context: QueryContext, result: RetrievalResult) 
     Contexts that the chat model asked for are its to refuse.
     """
     may_refuse = query_context.profile.answer.refuse and not query_context.plan.further
-    return replace(result, contexts=()) if result.relevance.refused and may_refuse else result
+    is_refused = result.relevance.refused and may_refuse
+    return replace(result, contexts=(), graph_lines=()) if is_refused else result
 
 
 def build_response(
@@ -136,6 +139,8 @@ def build_response(
         facts=list(published_draft.facts) if published_draft else [],
         contexts=list(result.results) if includes_contexts else [],
         path=_choose_hops(result) if published_draft else [],
+        relation_path=list(published_draft.relation_path) if published_draft else [],
+        graph_facts=build_graph_facts(result.graph_lines) if includes_contexts else [],
         judge=judged.verdict if judged else None,
         confidence=_rate_answer(query_context, result, judged),
         conflicts=[conflict] if conflict else [],
@@ -230,6 +235,15 @@ def build_trace(
         channels=dict(candidates.traces),
         channels_used=list(candidates.traces),
         channels_failed=dict(candidates.failed),
+        graph_facts=(
+            GraphFactsTrace(
+                found=len(result.graph_evidence),
+                read=len(result.graph_lines),
+                tokens=sum(line.tokens for line in result.graph_lines),
+            )
+            if result.graph_evidence
+            else None
+        ),
         lexical=candidates.lexical.exactness if candidates.lexical else None,
         timings_ms=query.stopwatch.get_timings_ms(),
         reranker=resources.reranker.name if resources.reranker and is_reranked else None,

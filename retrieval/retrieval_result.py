@@ -17,13 +17,16 @@ from retrieval.context_packing import (
     trim_parents,
 )
 from retrieval.fusion import Fusion
+from retrieval.graph_facts import GraphLine, PathStep, fit_lines, locate_lines, trace_path
 from retrieval.model_planning import ModelUse
 from retrieval.parent_expansion import RankedParent, group_by_parent, limit_per_document
 from retrieval.query_context import QueryContext
+from retrieval.query_plan import QueryPlan
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult
 from retrieval.words import strip_accents
 from schemas.facts import FactCitation
+from schemas.graph_facts import GraphEvidence
 from schemas.ports.search import ChunkView, IndexSnapshot, ParentView, SnapshotVersion
 from schemas.questions import Route, SearchResult
 from schemas.values import Span
@@ -88,6 +91,8 @@ class RetrievalResult:
     contexts: tuple[ContextPassage, ...] = ()
     results: tuple[SearchResult, ...] = ()
     parent_views: Mapping[UUID, ParentView] = field(default_factory=dict)
+    graph_evidence: tuple[GraphEvidence, ...] = ()  # relations and claims to read, best first
+    graph_lines: tuple[GraphLine, ...] = ()  # those that were read, numbered after the contexts
     facts: tuple[FactCitation, ...] = ()  # numbered, best first
     assumptions: tuple[str, ...] = ()  # about the documents that the question names
     missing_collections: tuple[str, ...] = ()  # named by the filters, but without documents
@@ -97,6 +102,16 @@ class RetrievalResult:
     # must not be cached.
     # Nor are facts, which expire and whose certainty decays without a commit.
     snapshot_version: SnapshotVersion | None = None
+
+    @property
+    def read_passages(self) -> tuple[ContextPassage, ...]:
+        """The passages of the lines of the graph, then the contexts, which hold more of a chunk."""
+        return (*(line.quote.context for line in self.graph_lines), *self.contexts)
+
+
+def find_relation_path(plan: QueryPlan, result: RetrievalResult) -> list[PathStep]:
+    """Return the path that answers a question about a relation, if the graph has one."""
+    return trace_path(result.graph_lines) if plan.intent == "relation" else []
 
 
 class PassageReader(Protocol):
@@ -167,17 +182,27 @@ async def attach_contexts(
         for parent in trimmed
         for duplicate in list_duplicates(parent, profile.sources_per_quote)
     ]
+    read_ids = [parent.parent_id for parent in trimmed]
+    evidence_ids = [row.parent_id for row in result.graph_evidence]
+    duplicate_ids = [parent.parent_id for parent in duplicates]
     views, children = await asyncio.gather(
-        snapshot.fetch_parents([parent.parent_id for parent in (*trimmed, *duplicates)]),
-        snapshot.fetch_children([parent.parent_id for parent in trimmed]),
+        snapshot.fetch_parents(list(dict.fromkeys([*read_ids, *duplicate_ids, *evidence_ids]))),
+        snapshot.fetch_children(list(dict.fromkeys([*read_ids, *evidence_ids]))),
     )
     readable_parents = [parent for parent in trimmed if parent.parent_id in views]
+    chunks = {child.chunk_id: child for child in children}
+    lines = locate_lines(result.graph_evidence, views, chunks) if readable_parents else []
+    # The path that answers the question has its place; other lines displace no passage.
+    path = trace_path(lines) if query_context.plan.intent == "relation" else []
     contexts = pack_contexts(
         readable_parents,
         views,
         group_by_parent(children),
-        profile.context_tokens,
+        profile.context_tokens - sum(step.line.tokens for step in path),
     )
+    tokens_left = profile.context_tokens - sum(context.tokens for context in contexts)
+    lines = fit_lines(lines, len(contexts), tokens_left)
+    query_context.redactor.learn(line.quote.context.readable_text for line in lines)
     context_results = build_results(
         [context.parent for context in contexts],
         views,
@@ -191,6 +216,7 @@ async def attach_contexts(
         ),
         results=tuple(context_results),
         parent_views=views,
+        graph_lines=tuple(lines),
     )
 
 

@@ -93,9 +93,13 @@ def build_run_record(
 ) -> RunRecord:
     candidates = result.ranking.candidates
     passages = [
-        passage for context in result.contexts for passage in (context, *context.duplicates)
+        *(passage for context in result.contexts for passage in (context, *context.duplicates)),
+        *(line.quote.context for line in result.graph_lines),
     ]
-    families = {passage.parent.parent_id: passage.children for passage in passages}
+    families: dict[UUID, dict[UUID, ChunkView]] = {}
+    for passage in passages:
+        family = families.setdefault(passage.parent.parent_id, {})
+        family |= {child.chunk_id: child for child in passage.children}
     # The best child of each parent that was read, and every chunk that could be quoted. The best
     # child of a context is both: record it once.
     chunks = {
@@ -114,12 +118,13 @@ def build_run_record(
         complete=sorted(candidates.complete),
         linked=[seed.key for seed in candidates.linked_seeds],
         parents=[
-            record_parent(view, families.get(view.parent_id, ()))
+            record_parent(view, families.get(view.parent_id, {}).values())
             for view in result.parent_views.values()
         ],
         chunks=[record_chunk(chunk) for chunk in chunks.values()],
         draft=_record_draft(judged) if judged else None,
         facts=list(result.facts),
+        graph_evidence=list(result.graph_evidence),
         assumptions=list(result.assumptions),
         missing_collections=list(result.missing_collections),
         prompts={

@@ -142,6 +142,16 @@ class GraphProfile(ChannelProfile):
             "says little about any."
         ),
     )
+    facts: int = Field(
+        8,
+        ge=0,
+        le=50,
+        description=(
+            "Relations and claims about the entities of the question to read with the passages, "
+            "each with the sentence that states it. They fit into `answer.context_tokens`. 0 reads "
+            "none."
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from schemas.budgets import ModelUsage, StoppedCall
 from schemas.channels import Channel
+from schemas.citations import AnswerHop, Citation, GraphFact, RelationHop
 from schemas.exams import CalibrationBasis
 from schemas.facts import FactCitation
 from schemas.judge_verdicts import JudgeVerdict
@@ -177,49 +178,6 @@ class SearchResult(Value):
     )
 
 
-class Citation(Value):
-    """A verbatim quote that supports the answer, verified against the stored text."""
-
-    n: int = Field(description="Number that the answer refers to, from 1.")
-    document_id: UUID = Field(description="Id of the document.")
-    external_id: str | None = Field(description="The producer's id of the document.")
-    revision: int = Field(description="Revision of the document.")
-    chunk_id: UUID = Field(description="Child chunk that contains the quote.")
-    title: str | None = Field(description="Title of the document.")
-    source_uri: str | None = Field(description="URI of the original.")
-    link: str = Field(description="Link that opens the document at the quote.")
-    section: str = Field(description="Heading path of the quote.")
-    pages: list[int] = Field(description="Pages of the quote, from 1.")
-    spans: list[Span] = Field(description="Position of the quote in the document.")
-    quote: str = Field(description="Verbatim text. For a table, the row.")
-    header: list[str] | None = Field(None, description="Header cells, for a quote from a table.")
-    redacted: list[tuple[int, int]] = Field(
-        [], description="Character ranges of the quote that are redacted."
-    )
-
-
-class HopTarget(Value):
-    """The document that a hop leads to."""
-
-    document_id: UUID = Field(description="Id of the document.")
-    external_id: str | None = Field(description="The producer's id of the document.")
-    title: str | None = Field(description="Title of the document.")
-
-
-class AnswerHop(Value):
-    """A step from one document to another, over the other's name in its text."""
-
-    name: str = Field(description="The name, as the text has it.")
-    document_id: UUID = Field(description="Id of the document whose text has the name.")
-    external_id: str | None = Field(description="The producer's id of the document.")
-    title: str | None = Field(description="Title of the document.")
-    chunk_id: UUID = Field(description="Child chunk that contains the quote.")
-    link: str = Field(description="Link that opens the document at the quote.")
-    spans: list[Span] = Field(description="Position of the quote in the document.")
-    quote: str = Field(description="Verbatim text around the name.")
-    target: HopTarget = Field(description="The document of that name.")
-
-
 class Route(Value):
     """How the question was routed to channels."""
 
@@ -269,6 +227,16 @@ class ChannelTrace(Value):
     )
 
 
+class GraphFactsTrace(Value):
+    """Relations and claims that were read with the passages."""
+
+    found: int = Field(description="Chosen from the graph.")
+    read: int = Field(
+        description="Read: those whose quote was verified and that fit into the token budget."
+    )
+    tokens: int = Field(description="Their share of the token budget, estimated.")
+
+
 class Trace(Value):
     """How the response was produced."""
 
@@ -280,6 +248,9 @@ class Trace(Value):
     channels_used: list[Channel] = Field(description="Channels that contributed candidates.")
     channels_failed: dict[Channel, str] = Field(
         description="Channels that failed, with the reason."
+    )
+    graph_facts: GraphFactsTrace | None = Field(
+        None, description="Relations and claims read with the passages, if the graph has any."
     )
     lexical: Literal["exact", "bounded"] | None = Field(
         None,
@@ -422,6 +393,19 @@ class QueryResponse(Value):
         [],
         description=(
             "Steps from documents that the question names to others that the answer was based on."
+        ),
+    )
+    relation_path: list[RelationHop] = Field(
+        [],
+        description=(
+            "One or two relations that connect two entities of a question about their relation, "
+            "in order, each with its citation. Empty if the graph knows none."
+        ),
+    )
+    graph_facts: list[GraphFact] = Field(
+        [],
+        description=(
+            "Relations and claims that were read with the passages. Empty without `return_context`."
         ),
     )
     judge: JudgeVerdict | None = Field(None, description="Checks of the answer, if a judge ran.")

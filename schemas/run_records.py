@@ -13,6 +13,7 @@ from pydantic import Field
 
 from schemas.channels import Channel
 from schemas.facts import FactCitation
+from schemas.graph_facts import GraphEvidence
 from schemas.judge_verdicts import JudgeVerdict
 from schemas.profiles import Profile
 from schemas.values import Value
@@ -116,6 +117,9 @@ class RunRecord(Value):
     )
     facts: list[FactCitation] = Field(
         [], description="Facts that were offered. Erasing one erases the runs that hold it."
+    )
+    graph_evidence: list[GraphEvidence] = Field(
+        [], description="Relations and claims of the graph that were offered, without their texts."
     )
     assumptions: list[str] = Field([], description="Assumptions about the documents meant.")
     missing_collections: list[str] = Field(

@@ -25,7 +25,9 @@ MAX_SIMILAR_KEYS = 1_000
 reads the index of names.
 """
 MAX_SEED_RELATIONS, MAX_NEIGHBOR_RELATIONS = 100, 5
-"""Relations to read per direction of a named entity and of its neighbors."""
+"""Relations to read per direction of a named entity and of its neighbors. Not a setting: bounds the
+cost of a query, whose lines `graph.facts` limits.
+"""
 
 
 async def link_entities(

@@ -156,6 +156,11 @@ def query(
         print_confidence(answer)
         if options.explain:
             print_explanation(answer["trace"], answer["contexts"], _format_location)
+            for fact in answer.get("graph_facts") or []:
+                _print_wrapped(
+                    f"{fact['kind']}: {_format_relation(fact)}, stated by {_format_location(fact)}",
+                    "  ",
+                )
     elif not stream:
         common.print_result(answer)
     return REFUSED if answer["refused"] else OK
@@ -281,12 +286,19 @@ def print_confidence(answer: Mapping[str, Any]) -> None:
             end["title"] or end["external_id"] or end["document_id"] for end in (hop, hop["target"])
         )
         _print_wrapped(f"path: {source}: “{' '.join(hop['quote'].split())}” → {target}")
+    for hop in answer.get("relation_path") or []:
+        marks = "".join(f"[{n}]" for n in hop["citations"])
+        _print_wrapped(f"relation: {_format_relation(hop)} {marks}")
     confidence = answer.get("confidence")
     if confidence and not answer["refused"]:
         _print_wrapped(f"confidence: {confidence['level']} ({'; '.join(confidence['reasons'])})")
     for name in ("assumptions", "limitations"):
         for sentence in answer.get(name) or []:
             _print_wrapped(f"{name.removesuffix('s')}: {sentence}")
+
+
+def _format_relation(relation: Mapping[str, Any]) -> str:
+    return f"{relation['subject']} -{relation['predicate']}-> {relation['object']}"
 
 
 def print_explanation(

@@ -11,6 +11,7 @@ from uuid import UUID
 from retrieval.lineage.evidence_reader import BlobEvidence, EventEvidence
 from retrieval.redaction import holds_quote
 from retrieval.run_record import hash_text
+from schemas.citations import Citation
 from schemas.events import (
     ChunksEmbedded,
     DocumentAccepted,
@@ -22,7 +23,6 @@ from schemas.events import (
 from schemas.ids import make_received_id, sha256_hex
 from schemas.lineage import Hop, HopName
 from schemas.ports.lineage import RevisionLineage, StoredChunk
-from schemas.questions import Citation
 from schemas.run_records import RecordedChunk
 from schemas.values import ChildChunk, ParentChunk, Span, Transcript
 

@@ -19,6 +19,7 @@ from retrieval.lineage.evidence_reader import (
 )
 from retrieval.recorded_run import parse_run
 from retrieval.run_record import hash_text
+from schemas.citations import Citation
 from schemas.errors import InvalidRequest, NotFound, unknown_document_error
 from schemas.events import (
     ChunksEmbedded,
@@ -38,7 +39,7 @@ from schemas.ports.lineage import (
 )
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
-from schemas.questions import Citation, QueryResponse
+from schemas.questions import QueryResponse
 from schemas.run_records import RecordedChunk
 from schemas.values import Transcript
 from streams.codec import Codec

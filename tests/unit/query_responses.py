@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from schemas.questions import Citation, Confidence, QueryResponse, Route, Trace
+from schemas.citations import Citation
+from schemas.questions import Confidence, QueryResponse, Route, Trace
 
 
 def respond(answer: str | None, quote: str = "", level: str = "high") -> QueryResponse:

@@ -13,7 +13,6 @@ from engines.server_settings import ServerRetryPolicy, ServerSettings
 from retrieval.answer_drafts import (
     compute_support,
     find_unsupported_numbers,
-    is_verbatim,
 )
 from retrieval.answer_values import detect_answer_type, find_value, highlight_value
 from retrieval.context_packing import ContextPassage
@@ -30,6 +29,7 @@ from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import (
     QuoteCandidate,
     extract_quote_candidates,
+    is_verbatim,
     parse_prefix_header,
     resolve_section,
     split_blocks,

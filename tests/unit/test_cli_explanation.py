@@ -101,6 +101,18 @@ ANSWER: dict[str, Any] = {
     "limitations": [
         "The chat model gave no usable answer (no JSON); the answer is quoted instead."
     ],
+    "relation_path": [
+        {
+            "subject": "Anna Berg",
+            "predicate": "rents\x1b[2J",
+            "object": "Lease",
+            "inverse": False,
+            "citations": [1],
+        }
+    ],
+    "graph_facts": [
+        {**RESULT, "kind": "claim", "subject": "Lease", "predicate": "price", "object": "950 EUR"}
+    ],
     "trace": TRACE,
 }
 
@@ -115,6 +127,7 @@ def test_query_prints_confidence_assumptions_and_limitations(
     assert "assumption: Rent means the rent without heating." in stdout
     # Control characters of the document are escaped.
     assert "path: Lease: “The tenant is \\x1b[2JAnna Berg.” → berg" in stdout
+    assert "relation: Anna Berg -rents\\x1b[2J-> Lease [1]" in stdout
     assert (
         "limitation: The chat model gave no usable answer (no JSON); the answer is quoted" in stdout
     )
@@ -172,6 +185,7 @@ def test_explanation_fits_80_columns(
         "lexical_z 1.1, semantic_z 0.9, rerank_z 0.6, fused 2",
     ):
         assert phrase in flat
+    assert ("claim: Lease -price-> 950 EUR, stated by Lease" in flat) == (command == "query")
     assert max(map(len, explained.splitlines())) <= 80
 
 
