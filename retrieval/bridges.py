@@ -31,7 +31,8 @@ from schemas.ports.search import ChunkView, IndexSnapshot, NamedDocument
 from schemas.profiles import BridgeProfile
 from schemas.values import format_embedding_text
 
-# Longest name to follow, in words, and most names to look up per question.
+# Longest name to follow, in words, and most names to look up per question. Not settings: they bound
+# the cost of a question; `bridges` of the profile says what is followed.
 MAX_NAME_WORDS, MAX_NAMES = 7, 500
 MAX_DOCUMENTS = 300
 _WORD = re.compile(r"\w+(?:['’]\w+)*")

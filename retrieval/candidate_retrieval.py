@@ -23,11 +23,11 @@ from retrieval.document_links import (
     link_documents,
     weigh_documents,
 )
+from retrieval.foreign_hits import filter_foreign_hits, find_foreign_hits
 from retrieval.fusion import FusionInput, compute_lexical_coverage, score_pairs
 from retrieval.query_context import QueryContext, RetrievalResources
-from retrieval.query_plan import QueryPlan
 from retrieval.timing import Clock, elapsed_ms
-from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel
+from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel, LexicalProfile
 from schemas.citations import AnswerHop
 from schemas.errors import AnabranchError, EngineUnavailable, InvalidRequest
 from schemas.generations import LexicalConfig
@@ -45,12 +45,11 @@ RETRIEVERS: Mapping[Channel, Retrieve] = {
 EMBEDDING_CHANNELS = tuple(
     channel.name for channel in CHANNEL_DECLARATIONS if channel.needs_embedding
 )
-# Limit on deepening a channel, however few documents its candidates belong to.
+# Limit on deepening a channel, however few documents its candidates belong to. Not a setting: only
+# evaluations ask for a depth.
 MAX_CANDIDATES_PER_CHANNEL = 4000
 # Documents of one name that become candidates although no channel found them.
 MAX_INSERTED = 3
-# Foreign hits stay in smaller corpora: a name that both languages share may be the only match.
-MIN_CORPUS_CHUNKS = 200
 
 OnHits = Callable[[Sequence[Hit]], None]
 _ChannelOutcome = tuple[ChannelOutput | None, AnabranchError | None, float]
@@ -431,32 +430,13 @@ async def _filter_by_language(
     if not find_foreign_hits(lexical_hits, chunks, query.plan):
         return candidates
     native_hits = filter_foreign_hits(
-        lexical_hits, chunks, query.plan, await snapshot.count_chunks(query.caller.tenant)
+        lexical_hits,
+        chunks,
+        query.plan,
+        LexicalProfile.model_validate(query.profile.get_channel("lexical")),
+        await snapshot.count_chunks(query.caller.tenant),
     )
     return replace(candidates, hits={**candidates.hits, "lexical": native_hits})
-
-
-def find_foreign_hits(
-    hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan
-) -> list[Hit]:
-    """Return hits in documents of another language; none if the query's language is uncertain."""
-    return [
-        hit
-        for hit in hits
-        if hit.chunk_id in chunks and plan.is_foreign(chunks[hit.chunk_id].language)
-    ]
-
-
-def filter_foreign_hits(
-    hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan, corpus_size: int
-) -> list[Hit]:
-    """Return the hits without foreign ones; all of them in a small corpus."""
-    foreign = (
-        {hit.chunk_id for hit in find_foreign_hits(hits, chunks, plan)}
-        if corpus_size >= MIN_CORPUS_CHUNKS
-        else set()
-    )
-    return [hit for hit in hits if hit.chunk_id not in foreign]
 
 
 def build_fusion_input(

@@ -371,6 +371,8 @@ def _shorten(text: str) -> str:
 
 
 _MAX_FAULTS, _MAX_QUOTED = 3, 80
+# Not settings: they define when two sentences are about the same thing. A check is tuned by its
+# threshold.
 _MIN_SHARED_WORDS = 2
 _MIN_SIMILARITY = 0.75
 _MIN_FRAME_SIMILARITY = 0.8

@@ -50,6 +50,16 @@ class LexicalProfile(ChannelProfile):
         title="Candidate budget",
         description="Chunks to score before frequent terms are only searched in conjunctions.",
     )
+    foreign_below: int = Field(
+        200,
+        ge=0,
+        le=1_000_000,
+        title="Small corpus",
+        description=(
+            "Chunks of the tenant below which hits in another language than the question count: a "
+            "name that both share may be the only match. In larger corpora they are dropped."
+        ),
+    )
 
 
 class SemanticProfile(ChannelProfile):

@@ -4,18 +4,15 @@ import time
 
 import pytest
 
-from retrieval.candidate_retrieval import (
-    choose_channels,
-    filter_foreign_hits,
-    find_foreign_hits,
-)
+from retrieval.candidate_retrieval import choose_channels
+from retrieval.foreign_hits import filter_foreign_hits, find_foreign_hits
 from retrieval.query_plan import (
     find_written_names,
     plan_query,
 )
 from retrieval.routing import choose_route
 from retrieval.words import LexemeIndex, extract_content_words, guess_language
-from schemas.channels import CHANNELS, SemanticProfile
+from schemas.channels import CHANNELS, LexicalProfile, SemanticProfile
 from schemas.ports.search import Hit
 from schemas.profiles import Profile
 from schemas.questions import SearchRequest
@@ -188,6 +185,8 @@ def test_foreign_language_hits_are_dropped_only_in_large_corpus() -> None:
     hits = [Hit(view.chunk_id, view.document_id, 1.0) for view in index.views.values()]
     plan = make_plan("Quantos dias de férias têm os trabalhadores?")
     assert len(find_foreign_hits(hits, index.views, plan)) == len(hits) - 1
-    assert len(filter_foreign_hits(hits, index.views, plan, corpus_size=1000)) == 1
-    assert filter_foreign_hits(hits, index.views, plan, corpus_size=100) == hits
+    small, smaller = LexicalProfile(), LexicalProfile(foreign_below=100)
+    assert len(filter_foreign_hits(hits, index.views, plan, small, corpus_size=200)) == 1
+    assert filter_foreign_hits(hits, index.views, plan, small, corpus_size=199) == hits
+    assert len(filter_foreign_hits(hits, index.views, plan, smaller, corpus_size=199)) == 1
     assert find_foreign_hits(hits, index.views, make_plan("férias 2024")) == []
