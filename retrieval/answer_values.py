@@ -184,7 +184,8 @@ def choose_value(
     def rate(match: re.Match[str]) -> int:
         start, end = _find_clause(sentence, match)
         clause_terms = index_text_terms([sentence[start:end]])
-        following_words = " ".join(sentence[match.end() :].split(maxsplit=3)[:3])
+        # Not beyond the clause: in "from May and ends in June", "ends" says nothing of May.
+        following_words = " ".join(sentence[match.end() : end].split(maxsplit=3)[:3])
         counts_noun = bool(counted_keys & extract_word_keys(following_words))
         return (
             _CODE_WEIGHT * sum(clause_terms.holds_code(code) for code in codes)

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Literal
 
 from retrieval.answer_values import NUMERAL_VALUE, VALUE_PATTERNS
-from retrieval.words import is_function_word, stem_word, strip_accents
+from retrieval.words import MONTHS, is_function_word, stem_word, strip_accents
 
 QuantityKind = Literal["date", "percentage", "money", "number"]
 
@@ -72,21 +72,6 @@ _NUMERALS: Mapping[str, int] = {
         1000: "thousand",
     }.items()
     for word in words.split()
-}  # fmt: skip
-_MONTHS: Mapping[str, int] = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january janeiro enero janvier januar", "february fevereiro febrero fevrier februar",
-            "march marco marzo mars marz", "april abril avril", "may maio mayo mai",
-            "june junho junio juin juni", "july julho julio juillet juli",
-            "august agosto aout", "september setembro septiembre septembre",
-            "october outubro octubre octobre oktober",
-            "november novembro noviembre novembre", "december dezembro diciembre decembre dezember",
-        ),
-        1,
-    )
-    for name in names.split()
 }  # fmt: skip
 # Units that have several names, in the forms of `stem_word`.
 _UNIT_NAMES: Mapping[str, str] = {
@@ -202,7 +187,7 @@ def _normalize_date(text: str) -> str:
     Of 05/04/2026 the day comes first, unless the second number cannot be a month.
     """
     words = [strip_accents(word.lower()) for word in _WORD.findall(text)]
-    month = next((_MONTHS[word] for word in words if word in _MONTHS), None)
+    month = next((MONTHS[word] for word in words if word in MONTHS), None)
     numbers = list(map(int, _DIGITS.findall(text)))
     year = next((f"{number:04}" for number in numbers if number > 31), "")
     if month is not None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from retrieval.words import is_function_word, split_words, stem_word, strip_accents
+from retrieval.words import MONTHS, is_function_word, split_words, stem_word, strip_accents
 
 _TOKEN = re.compile(r"\w+(?:[-./,:]\w+)*")
 _PARTS = re.compile(r"[-./,:]")
@@ -26,6 +26,15 @@ _CAPITALIZING_LANGUAGES = ("de",)
 # 10:30, 10h30, 5kg, 20th, 3/5/2024, 1.50: times, amounts and dates may be written otherwise.
 _MEASURE = re.compile(r"\d+(?:[.,:/-]\d+)+$|\d[\d.,]*(?:h\d*|[a-zº°]+)$")
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d$")
+# Dates in digits, as spreadsheets hold them; the month of 05/04/2026 is in doubt.
+_NUMERIC_DATE = re.compile(
+    r"(?<![\w-])(?:(?:1[5-9]|20)\d\d-(0[1-9]|1[0-2])(?:-[0-3]\d)?(?=t\d|(?![\w-]))"
+    r"|[0-3]?\d\.(0?[1-9]|1[0-2])\.(?:1[5-9]|20)\d\d(?!\w))"
+)
+_MONTH_STEMS = {
+    number: [stem_word(name) for name in MONTHS if MONTHS[name] == number]
+    for number in range(1, 13)
+}
 _NEXT_WORD = re.compile(r"\s*(?P<word>[^\W\d_]+|[%‰€$£°])")
 MAX_ALTERNATIVES = 4
 
@@ -116,9 +125,13 @@ def index_text_terms(texts: Iterable[str]) -> TextTerms:
         # 2,450 and 2.450 and 2450 are one number.
         tokens.update([_PARTS.sub("", token)] if token[0].isdigit() else [])
     ranges = [(int(low), int(high)) for low, high in _RANGE.findall(text)]
+    stems = {stem_word(word) for word in split_words(text)}
+    # A question about "July 2025" is about the row of 2025-07.
+    for iso_month, dotted_month in _NUMERIC_DATE.findall(text):
+        stems.update(_MONTH_STEMS[int(iso_month or dotted_month)])
     return TextTerms(
         frozenset(tokens),
-        frozenset(stem_word(word) for word in split_words(text)),
+        frozenset(stems),
         tuple((low, high) for low, high in ranges if low < high <= low + _MAX_RANGE),
     )
 

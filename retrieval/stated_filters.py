@@ -11,32 +11,11 @@ from calendar import monthrange
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from retrieval.words import extract_content_words, strip_accents
+from retrieval.words import MONTHS, extract_content_words, strip_accents
 from schemas.questions import Filters
 
 MAX_TAGS = 8
-_MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january janeiro enero janvier januar",
-            "february fevereiro febrero fevrier februar",
-            "march marco marzo mars marz",
-            "april abril avril",
-            "may maio mayo mai",
-            "june junho junio juin juni",
-            "july julho julio juillet juli",
-            "august agosto aout",
-            "september setembro septiembre septembre",
-            "october outubro octubre octobre oktober",
-            "november novembro noviembre novembre",
-            "december dezembro diciembre decembre dezember",
-        ),
-        1,
-    )
-    for name in names.split()
-}
-_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _DATE = (
     r"(?:\d{4}-\d\d-\d\d"
     rf"|(?:\d{{1,2}}(?:st|nd|rd|th)? (?:de |of )?)?(?:{_MONTH}),? (?:de |del |of )?(?:19|20)\d\d"
@@ -172,7 +151,7 @@ def _parse_date(text: str) -> tuple[date, date] | None:
         year = int(parts["year"])
         if not parts["month"]:
             return date(year, 1, 1), date(year, 12, 31)
-        month = _MONTHS[parts["month"]]
+        month = MONTHS[parts["month"]]
         if parts["day"]:
             day = date(year, month, int(parts["day"]))
             return day, day

@@ -24,6 +24,22 @@ FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
 # Includes words that are topical in another language ("die", "es", "no"): a query has enough other
 # words.
 _ALL_FUNCTION_WORDS = frozenset().union(*FUNCTION_WORDS.values())
+MONTHS: Mapping[str, int] = {
+    name: number
+    for number, names in enumerate(
+        (
+            "january janeiro enero janvier januar", "february fevereiro febrero fevrier februar",
+            "march marco marzo mars marz", "april abril avril", "may maio mayo mai",
+            "june junho junio juin juni", "july julho julio juillet juli",
+            "august agosto aout", "september setembro septiembre septembre",
+            "october outubro octubre octobre oktober",
+            "november novembro noviembre novembre", "december dezembro diciembre decembre dezember",
+        ),
+        1,
+    )
+    for name in names.split()
+}  # fmt: skip
+"""Numbers of the months by their names in lower case, without accents."""
 
 
 def split_words(text: str) -> list[str]:

@@ -27,6 +27,11 @@ from retrieval.answer_values import choose_cell, choose_value, detect_answer_typ
         ("How many steps are there?", "She counts ninety-seven steps.", "ninety-seven"),
         ("How many rooms are there?", "A one-way street leads to five rooms.", "five"),
         ("Who keeps the keys?", "The keys are kept by Nora Kestrel.", "Nora Kestrel"),
+        (
+            "When does the term end?",
+            "It begins on 1 May 2024 and ends on 30 June 2029.",
+            "30 June 2029",
+        ),
         # Nothing tells the two numbers apart.
         ("How many are there?", "Room 12 lies above room 14.", None),
         ("What does an employee who leaves lose?", "For a year, Nora pays.", None),

@@ -64,6 +64,22 @@ def test_code_is_matched_as_a_whole_or_within_a_range(text: str, code: str, is_h
     assert index_text_terms([text]).holds_code(code) is is_held
 
 
+@pytest.mark.parametrize(
+    ("text", "is_held"),
+    [
+        ("| 2025-07 | 58900 |", True),
+        ("Signed at 2025-07-03T10:00.", True),
+        ("Geliefert am 3.7.2025.", True),
+        ("| 2025-08 | 59100 |", False),
+        ("Order A-2025-07, size 1234-07, room 2025-13.", False),
+    ],
+)
+def test_month_is_held_by_a_date_in_digits(text: str, is_held: bool) -> None:
+    terms = index_text_terms([text])
+    assert terms.holds_name("July") is is_held
+    assert terms.holds_name("julho") is is_held
+
+
 def test_alternatives_have_the_shape_of_the_missing_code() -> None:
     texts = ["The HX-9 and the HX-11 are brazed; the FT-180 is not.", "An HX-9 weighs 5 kg."]
     assert find_alternatives(["HX-12"], texts) == ["HX-11", "HX-9"]
