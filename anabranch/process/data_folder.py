@@ -29,12 +29,17 @@ OWN_NAMES = frozenset(
         "kafka",
         "master.key",
         "link.key",
+        "shares.key",
         "commands.log",
     }
 )
 """Names in a data folder. One of them identifies it, also before the first start and after a
-restore.
+restore, except the common names beside other files.
 """
+_COMMON_NAMES = frozenset({"profiles", "blobs", "kafka"})
+"""Own names that folders of other programs have too, as a source tree has `profiles`."""
+_WORK_NAMES = frozenset({"models", "run", "tmp", "approvals.json"})
+"""Other names in a data folder, which identify none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ def _restrict_access(folder: Path) -> None:
 
 
 def check_data_folder(folder: Path) -> None:
-    """Raise ConfigurationError with code NOT_A_DATA_FOLDER if the folder holds only foreign files.
+    """Raise ConfigurationError with code NOT_A_DATA_FOLDER if nothing identifies the folder.
 
     Hidden files do not count.
     """
@@ -114,7 +119,9 @@ def check_data_folder(folder: Path) -> None:
         names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError:
         return  # it is not there yet, or cannot be used: `make_folder` says why
-    if names and not OWN_NAMES & set(names):
+    own_names = OWN_NAMES & set(names)
+    has_foreign = bool(set(names) - OWN_NAMES - _WORK_NAMES)
+    if names and (not own_names or (has_foreign and own_names <= _COMMON_NAMES)):
         raise ConfigurationError(
             f"{folder} is not a data folder: it holds "
             f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}.",

@@ -43,6 +43,7 @@ def test_documents_folder_is_not_used_as_data_directory(
         [".gitkeep"],
         ["anabranch.toml"],
         ["postgres", "notes.txt"],
+        ["blobs", "models", "tmp"],
         *([name] for name in sorted(OWN_NAMES)),
     ],
 )
@@ -51,6 +52,17 @@ def test_empty_or_existing_data_directory_is_accepted(found: list[str], tmp_path
         (tmp_path / name).mkdir()
     make_folder(tmp_path)
     make_folder(tmp_path / "new" / "one")
+
+
+@pytest.mark.parametrize("found", ["profiles", "blobs", "kafka"])
+def test_folder_of_another_program_is_not_used_as_data_directory(
+    found: str, tmp_path: Path
+) -> None:
+    (tmp_path / found).mkdir()
+    (tmp_path / "README.md").write_text("ours")
+    with pytest.raises(ConfigurationError) as caught:
+        make_folder(tmp_path)
+    assert caught.value.code == "NOT_A_DATA_FOLDER"
 
 
 def test_file_as_data_directory_is_refused(tmp_path: Path) -> None:
