@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from cyclopts import App
+from cyclopts import App, CycloptsError
 
-from anabranch.cli.errors import to_exit_code
+from anabranch.cli.errors import USAGE, to_exit_code
 from anabranch.process.terminal import escape_streams, get_unescaped
 from schemas.errors import AnabranchError
 
@@ -126,7 +126,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # cyclopts would parse a lone dash as an option.
     tokens = ["/dev/stdin" if token == "-" else token for token in tokens]
     try:
-        return int(build_app()(tokens, **_make_color_consoles()) or 0)
+        return int(build_app()(tokens, exit_on_error=False, **_make_color_consoles()) or 0)
+    except CycloptsError as error:
+        # cyclopts has printed the error, without a way out.
+        command = " ".join(("anabranch", *(error.command_chain or ())))
+        print(f"  → Run `{command} --help` for usage.", file=sys.stderr)
+        raise SystemExit(USAGE) from None
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

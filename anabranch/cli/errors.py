@@ -63,8 +63,10 @@ CLI_EQUIVALENTS = {
     "GET /v1/dead-letters": "`anabranch dlq list`",
     "GET /v1/documents": "`anabranch documents list`",
     "GET /v1/documents/{id}": "`anabranch documents show`",
+    "GET /v1/entities": "`anabranch entities list`",
     "GET /v1/erasures": "`anabranch erase receipts`",
     "GET /v1/events": "`anabranch watch`",
+    "GET /v1/facts": "`anabranch facts list`",
     "GET /v1/generations": "`anabranch generations list`",
     "GET /v1/keys": "`anabranch keys list`",
     "GET /v1/profiles": "`anabranch config profiles`",
@@ -74,6 +76,7 @@ CLI_EQUIVALENTS = {
 """Command by API call."""
 CLI_PHRASES = {
     " or `anabranch keys list`": "",
+    " or GET /v1/facts": "",
     "Use the `next` value of the previous page.": (
         "Use the `--after` value printed with the previous page."
     ),

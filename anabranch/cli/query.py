@@ -141,6 +141,8 @@ def query(
     )
     if not common.is_json:
         print(answer["message"] if answer["refused"] else answer["answer"])
+        if answer.get("code") == "NO_SUCH_COLLECTION":
+            print_stderr("  → List collections with `anabranch collections list`.")
         for citation in answer["citations"]:
             print(f"\n[{citation['n']}] {_format_location(citation)}")
             print(textwrap.indent(citation["quote"], "    "))
@@ -294,7 +296,9 @@ def print_confidence(answer: Mapping[str, Any]) -> None:
         _print_wrapped(f"confidence: {confidence['level']} ({'; '.join(confidence['reasons'])})")
     for name in ("assumptions", "limitations"):
         for sentence in answer.get(name) or []:
-            _print_wrapped(f"{name.removesuffix('s')}: {sentence}")
+            # The message of a refusal has said it already.
+            if sentence != answer.get("message"):
+                _print_wrapped(f"{name.removesuffix('s')}: {sentence}")
 
 
 def _format_relation(relation: Mapping[str, Any]) -> str:

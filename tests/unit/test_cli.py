@@ -20,6 +20,13 @@ from schemas.errors import (
 )
 
 
+def test_usage_error_names_the_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["facts", "approve", "nope"])
+    stderr = capsys.readouterr().err
+    assert "nope" in stderr and "`anabranch facts approve --help`" in stderr
+
+
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     build_app()([command, "--help"])

@@ -142,14 +142,18 @@ def test_refusal_prints_limitations_without_confidence(
             "/v1/query": {
                 **ANSWER,
                 "refused": True,
+                "code": "NO_SUCH_COLLECTION",
                 "message": "There is no collection 'typo'.",
+                "limitations": [*ANSWER["limitations"], "There is no collection 'typo'."],
                 "citations": [],
             }
         },
         1,
     )
     assert main(["query", "What is the rent?"]) == 4
-    stdout = capsys.readouterr().out
+    stdout, stderr = capsys.readouterr()
+    assert stdout.count("There is no collection 'typo'.") == 1
+    assert "anabranch collections list" in stderr
     assert (
         "There is no collection 'typo'." in stdout
         and "limitation: " in stdout
