@@ -3,8 +3,9 @@
     python -m benchmarks.judge [--answers SET…]
 
 The answers of `benchmarks/judge_set.yaml` are over the sample documents. From a set of `--answers`,
-in the format of `anabranch eval answers`, answers are made: the evidence of a question is a good
-one, and faults are put into others. With a model in `JUDGE__` or `CHAT__`, it takes part.
+in the format of `anabranch eval answers`, answers are made: the `evidence` of a question, a list of
+sentences, is a good one, and faults are put into others. The texts of its documents are in
+`sources/EXTERNAL_ID.txt`. With a model in `JUDGE__` or `CHAT__`, it takes part.
 
 Reports, for each check, the share of its failures that are faults of its kind (precision), and the
 share of such faults that it finds (recall), with 95 % Wilson intervals. An answer may rightly fail
@@ -110,7 +111,12 @@ def _find_passage(document: str, quote: str) -> str:
 def build_cases(folder: Path) -> list[JudgeCase]:
     """Make good answers of the evidence of a set, and put faults into others."""
     lines = (folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()
-    questions = [item for item in map(json.loads, lines) if item["evidence"]]
+    questions = [item for item in map(json.loads, lines) if item.get("evidence")]
+    if not questions:
+        raise SystemExit(
+            f"{folder}/questions.jsonl has no question with `evidence`. "
+            "Add it: a list of sentences of `sources/EXTERNAL_ID.txt` that answer the question."
+        )
     generator = random.Random(SEED)
     generator.shuffle(questions)
     answers = [answer for item in questions if (answer := _build_answer(folder, item)) is not None]
