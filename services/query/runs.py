@@ -40,7 +40,7 @@ POLL_INTERVAL_S = 0.5
 STOP_CHECK_S = 1.0
 PING_INTERVAL_S = 15.0
 MAX_FINISHED_RUNS = 64
-"""Finished runs that are kept until the tables surely have them."""
+"""Finished runs that are kept until the tables have them."""
 RETRY_REMEDY = "Start the run again."
 
 StopReason = tuple[StoppedState, str, str, str]
@@ -212,20 +212,28 @@ class RunService:
         for run in list(self.running.values()):
             run.cancel(INTERRUPTED)
 
-    async def watch_cancellations(self) -> None:
-        """Stop runs that were cancelled through another process, until cancelled itself."""
+    async def watch_table(self) -> None:
+        """Stop runs that were cancelled through another process, and forget the answers that the
+        tables have, until cancelled itself.
+        """
         while True:
             await asyncio.sleep(STOP_CHECK_S)
-            if not self.running:
-                continue
             try:
-                stopped = await self.table.find_stopped(list(self.running))
+                await self._forget_recorded()
+                stopped = await self.table.find_stopped(list(self.running)) if self.running else []
             except DatabaseUnavailable as error:
                 log.warning("run_cancellations_unknown", code=error.code)
                 continue
             for run_id in stopped:
                 if run := self.running.get(run_id):
                     run.cancel(CANCELLED)
+
+    async def _forget_recorded(self) -> None:
+        # An erasure clears the tables, but not the memory of this process.
+        for run in list(self.finished.values()):
+            row = await self.table.fetch_progress(run.owner, run.run_id)
+            if row is not None and (row["answered_at"] or row["stopped"]):
+                self.finished.pop(run.run_id, None)
 
     def _find_local(self, caller: Principal, run_id: UUID) -> LocalRun | None:
         run = self.running.get(run_id) or self.finished.get(run_id)
@@ -391,8 +399,8 @@ def _build_last_message(status: RunStatus, response: dict[str, Any] | None) -> R
 
 @asynccontextmanager
 async def open_run_service(service: RunService) -> AsyncIterator[RunService]:
-    """Watch for cancellations; at the end, stop the runs and publish that they were."""
-    watching = asyncio.create_task(service.watch_cancellations())
+    """Watch the tables; at the end, stop the runs and publish that they were."""
+    watching = asyncio.create_task(service.watch_table())
     try:
         yield service
     finally:

@@ -190,6 +190,20 @@ async def test_run_streams_the_same_from_memory_and_tables() -> None:
     assert kinds == [RunStarted, *[RunProgressed] * 4, QueryAnswered]
 
 
+async def test_erased_answer_leaves_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "STOP_CHECK_S", 0.01)
+    world = World()
+    async with open_run_service(world.make_service()) as service:
+        run = await service.start(ANA, REQUEST)
+        world.pipeline.released.set()
+        assert await collect(service, run) == STREAM
+        world.table.rows[run]["response"] = None
+        await eventually(lambda: not service.finished)
+        messages = [message async for message in service.follow(ANA, run, 0)]
+        assert (messages[-1].event, messages[-1].data) == ("answer", {})
+        assert "At " not in str(messages)
+
+
 async def test_cancel_ends_the_work_and_is_recorded() -> None:
     world = World()
     service = world.make_service()
