@@ -116,11 +116,11 @@ class BoltGraph:
         rows = await self._caller.call(request)
         try:
             return [
-                FollowedRelation(UUID(source), UUID(target), float(weight))
+                relation
                 for source, targets, weights in rows
-                for target, weight in zip(targets, weights, strict=True)
+                for relation in _parse_relations(source, targets, weights, entity_ids, fan_out)
             ]
-        except (TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             raise InvalidRequest(
                 f"The graph server has a relation without ids or weight ({error}).",
                 code="CYPHER_REJECTED",
@@ -151,10 +151,37 @@ class BoltGraph:
                 )
                 columns = list(result.keys())
                 records = await result.fetch(limit)
-        rows = [
-            to_jsonable_python(list(record.data().values()), fallback=str) for record in records
-        ]
+            rows = [_to_json(list(record.data().values())) for record in records]
+        if any(len(row) != len(columns) for row in rows):
+            raise InvalidRequest(
+                "Two columns of the result have the same name.",
+                code="CYPHER_REJECTED",
+                remedy="Name the columns with AS.",
+            )
         return columns, rows
+
+
+def _to_json(row: list[Any]) -> list[Any]:
+    converted = to_jsonable_python(row, fallback=str, bytes_mode="base64", inf_nan_mode="null")
+    assert isinstance(converted, list)
+    return converted
+
+
+def _parse_relations(
+    source: str,
+    targets: Sequence[str],
+    weights: Sequence[float],
+    entity_ids: Sequence[UUID],
+    fan_out: int,
+) -> Iterator[FollowedRelation]:
+    source_id = UUID(source)
+    if source_id not in entity_ids or len(targets) > fan_out:
+        raise ValueError("more than was asked for")
+    for target, weight in zip(targets, weights, strict=True):
+        # Weights are numbers of the views: another one would outweigh all other candidates.
+        if not 0 <= float(weight) <= 1:
+            raise ValueError(f"weight {weight!a}")
+        yield FollowedRelation(source_id, UUID(target), float(weight))
 
 
 @contextmanager
@@ -172,6 +199,13 @@ def _translate_errors() -> Iterator[None]:
             f"The graph server rejects the query: {error.message}",
             code="CYPHER_REJECTED",
             remedy="Correct the query. Variables must be bound by MATCH, WITH or UNWIND.",
+        ) from error
+    # Such as a parameter that exceeds 64 bits.
+    except (OverflowError, ValueError) as error:
+        raise InvalidRequest(
+            f"The graph query or its result cannot be transferred: {error}.",
+            code="CYPHER_REJECTED",
+            remedy="Pass other parameters, or return other values.",
         ) from error
     except (DriverError, Neo4jError) as error:
         raise _server_error(error) from error
