@@ -36,6 +36,13 @@ ProfileFiles = Mapping[ProfileType, Mapping[str, Settings]]
 FIXED_SECTIONS = frozenset({"redaction", "prompt"})
 """Sections that only files set: they protect people and the bill of the model server."""
 
+OVERRIDE_LIMITS: Mapping[tuple[str, str], float] = {
+    ("answer", "timeout_s"): 600,
+    ("answer", "threshold"): 1_000_000,
+    ("lexical", "budget"): 1_000_000,
+}
+"""Limits of settings that files, and the profiles of recorded runs, may set to any number."""
+
 
 class ProfileCatalog:
     """Profiles by type and name. `default` always exists."""
@@ -121,6 +128,7 @@ class ProfileCatalog:
                 code="INVALID_OVERRIDE",
                 remedy="GET /v1/config/schema has the settings of a profile and their bounds.",
             ) from error
+        _check_limits(request.overrides, profile)
         _check_budget(self.get(request.profile).budget, profile.budget)
         return profile
 
@@ -170,6 +178,18 @@ def _find_reserved(settings: Mapping[str, Any], path: str = "") -> Iterator[str]
             yield f"{path}{key}"
         elif isinstance(value, Mapping):
             yield from _find_reserved(value, f"{path}{key}.")
+
+
+def _check_limits(overrides: Mapping[str, Mapping[str, Any]], profile: Profile) -> None:
+    for (section, name), limit in OVERRIDE_LIMITS.items():
+        value = getattr(getattr(profile, section), name)
+        # Not a number is within no limit.
+        if name in overrides.get(section, ()) and not (value is None or -limit <= value <= limit):
+            raise InvalidRequest(
+                f"Invalid override {section}.{name}: a request may set up to {limit:,}.",
+                code="INVALID_OVERRIDE",
+                remedy="Set it in the file of a profile, and name that profile.",
+            )
 
 
 def _check_budget(own: BudgetProfile, requested: BudgetProfile) -> None:
@@ -271,7 +291,8 @@ def _report_invalid(profile: Path | str) -> Iterator[None]:
         reason = format_validation_error(error)
     except InvalidRequest as error:
         reason = f"profiles: {error.detail} {error.remedy}".rstrip(".")
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+    # YAML also raises the errors of Python, such as for the date 2026-13-01.
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError, OSError) as error:
         reason = str(error)
     raise ConfigurationError(
         f"Invalid profile {profile}: {reason}.",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -233,6 +234,10 @@ def test_request_cannot_override_what_only_files_set(overrides: dict[str, Any], 
         ({"name": {"x": 1}}, "name"),
         ({"nothing": {}}, "nothing"),
         ({"judge": {"timeout_s": 1e9}}, "judge.timeout_s"),
+        ({"answer": {"timeout_s": math.inf}}, "answer.timeout_s"),
+        ({"answer": {"timeout_s": "601"}}, "answer.timeout_s"),
+        ({"answer": {"threshold": math.nan}}, "answer.threshold"),
+        ({"lexical": {"budget": 10**12}}, "lexical.budget"),
     ],
 )
 def test_invalid_override_is_refused_by_key(overrides: dict[str, Any], key: str) -> None:
@@ -249,6 +254,9 @@ def test_invalid_override_is_refused_by_key(overrides: dict[str, Any], key: str)
         ("chunking/odd.yaml", "chunk: {child_tokens: 1}", r"odd\.yaml: chunk\.child_tokens"),
         ("odd.yaml", "profiles: {fusion: none-such}", r"odd\.yaml: profiles: .*'none-such'"),
         ("fuson/odd.yaml", "fusion: {}", r"unknown profile type 'fuson'"),
+        ("odd.yaml", "answer: {threshold: 2026-13-01}", r"odd\.yaml: month"),
+        ("odd.yaml", "answer: !!float ''", r"odd\.yaml: "),
+        ("odd.yaml", "answer: " + "[" * 5_000, r"odd\.yaml: "),
     ],
 )
 async def test_reload_keeps_profiles_when_a_file_is_invalid(
