@@ -16,6 +16,7 @@ from schemas.facts import FactCitation
 from schemas.ports.engines import ChatReply
 from schemas.questions import Conflict
 
+REMARK_PREFIX = "Stated by the model: "
 FACTS_NOTE = "Marks such as [F1] are stated facts, which no document of the answer confirms."
 
 
@@ -54,6 +55,16 @@ class AnswerDraft:
     facts: tuple[FactCitation, ...] = ()
     has_engine_failure: bool = False
     prompt_sha256: str | None = None
+
+    def drop_remarks(self) -> AnswerDraft:
+        """Return the draft without what the model says beside the answer, which is not judged."""
+        return replace(
+            self,
+            assumptions=(),
+            limitations=tuple(
+                text for text in self.limitations if not text.startswith(REMARK_PREFIX)
+            ),
+        )
 
     @property
     def text(self) -> str:

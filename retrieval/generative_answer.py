@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from retrieval.answer_drafts import (
+    REMARK_PREFIX,
     AnswerDraft,
     CitationList,
     DraftSentence,
@@ -328,7 +329,7 @@ def _find_supporting_facts(
 def _format_remarks(remarks: Sequence[str]) -> tuple[str, ...]:
     """Shorten the model's remarks and attribute them to the model: nothing verifies them."""
     normalized = [normalize_whitespace(remark, MAX_REMARK) for remark in remarks[:MAX_REMARKS]]
-    return tuple(f"Stated by the model: {remark}" for remark in normalized if remark)
+    return tuple(f"{REMARK_PREFIX}{remark}" for remark in normalized if remark)
 
 
 def _cite_sentence(

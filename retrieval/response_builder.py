@@ -121,7 +121,9 @@ def build_response(
 ) -> QueryResponse:
     """Build the response; a missing draft means a refusal."""
     code, draft = _find_refusal(result, judged), judged.draft if judged else None
-    # A blocked draft is withheld; its assumptions, limitations and cost are still reported.
+    # A blocked draft is withheld, with all that its model says; its cost is still reported.
+    if draft is not None and code == "JUDGE_BLOCKED":
+        draft = draft.drop_remarks()
     published_draft = draft if code is None else None
     conflict = published_draft.conflict if published_draft else None
     includes_contexts = (

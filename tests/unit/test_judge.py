@@ -307,6 +307,27 @@ async def test_no_word_of_a_blocked_answer_leaves() -> None:
     assert response.code == "JUDGE_BLOCKED" and list_deltas(reported) == []
 
 
+async def test_blocked_answer_leaves_no_remark_of_its_model() -> None:
+    built = make_harness()
+    reply = {
+        "sufficient": True,
+        "sentences": [{"text": WRONG_UNIT, "citations": [1]}],
+        "assumptions": ["It costs 18,740 dollars."],
+        "limitations": ["Only 18,740 dollars are known."],
+    }
+    built.chat = ScriptedChat([reply, reply])
+    built.profiles = [Profile(name="judged")]
+    request = QueryRequest(query=COST_QUESTION, profile="judged")
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert response.code == "JUDGE_BLOCKED"
+    assert "dollars" not in str([*response.assumptions, *response.limitations])
+    row = {"run_record": None, "response": None, **make_run_row(built)}
+    rerun = await rerun_run(
+        row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
+    )
+    assert rerun.same, rerun.differences
+
+
 @pytest.mark.parametrize("texts", [(RIGHT,), (WRONG_UNIT, RIGHT), (WRONG_UNIT, WRONG_UNIT)])
 @pytest.mark.parametrize("is_available", [True, False])
 async def test_verdict_is_the_same_in_a_rerun(texts: tuple[str, ...], is_available: bool) -> None:
