@@ -125,7 +125,11 @@ def _format_outcome(item: IngestItem) -> str:
         for line in item.stages
         if line.get("duration_ms") is not None
     ]
-    chunks = f", {item.chunks_count} chunks" if item.chunks_count is not None else ""
+    chunks = (
+        f", {item.chunks_count} {'chunk' if item.chunks_count == 1 else 'chunks'}"
+        if item.chunks_count is not None
+        else ""
+    )
     return item.outcome + chunks + (f" ({', '.join(times)})" if times else "")
 
 

@@ -368,7 +368,8 @@ def _print_usage(trace: Mapping[str, Any]) -> None:
             else f"{usage['failed']} failed, {usage['input_tokens']:,} tokens in, "
             f"{usage['output_tokens']:,} out{' (bounds)' if usage['estimated'] else ''}"
         )
-        calls = f"{usage['task']} by {usage['model']}: {usage['calls']} calls"
+        noun = "call" if usage["calls"] == 1 else "calls"
+        calls = f"{usage['task']} by {usage['model']}: {usage['calls']} {noun}"
         _print_wrapped(f"{calls}, {amount}", "  ")
     for stopped in trace.get("stopped", ()):
         _print_wrapped(f"{stopped['task']} not called: {stopped['reason']}", "  ")

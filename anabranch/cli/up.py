@@ -101,7 +101,7 @@ def _announce(server: ServerInfo, login_url: str, plan: LaunchPlan, common: Comm
     persistence = "persistent" if server.persistent else "deleted on exit"
     lines = {
         "API": server.url,
-        "UI": f"{login_url}   (works once, for ten minutes; `anabranch open` prints another)",
+        "docs": f"{login_url}   (works once, for ten minutes; `anabranch open` prints another)",
         "data": f"{server.data_dir}   ({persistence})",
         "Postgres": server.database_url or "external",
         "log": "Kafka" if server.log == "kafka" else "Postgres table",

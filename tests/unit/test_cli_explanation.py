@@ -180,7 +180,7 @@ def test_explanation_fits_80_columns(
         "graph: 2 of at most 50 candidates, best 1.16, served by bolt",
         "semantic: failed: TIMED_OUT",
         "refusal: best rerank score 0.71, threshold 0.55",
-        "embed by e5: 1 calls, local",
+        "embed by e5: 1 call, local",
         "answer by gpt\\x1b[2J: 2 calls, 1 failed, 5,210 tokens in, 90 out (bounds)",
         "judge not called: budget.judge_calls of the profile allows 0 calls",
         "cost: 0.0123456 EUR",
