@@ -60,7 +60,12 @@ class ModelBudget:
 
     def charge(self, call: PlannedCall, usage: ChatUsage | None) -> None:
         self._drop_bounds(call)
-        used = usage or ChatUsage(call.max_input_tokens, call.max_output_tokens)
+        reported = usage or ChatUsage()
+        # A count that is not reported is taken at its bound.
+        used = ChatUsage(
+            reported.input_tokens or call.max_input_tokens,
+            reported.output_tokens or call.max_output_tokens,
+        )
         cost = self._price(call.model, used)
         self._tokens += used.input_tokens + used.output_tokens
         self._cost += cost or 0.0
@@ -70,7 +75,7 @@ class ModelBudget:
             calls=entry.calls + 1,
             input_tokens=entry.input_tokens + used.input_tokens,
             output_tokens=entry.output_tokens + used.output_tokens,
-            estimated=entry.estimated or usage is None,
+            estimated=entry.estimated or used != usage,
             cost=None if cost is None else round((entry.cost or 0.0) + cost, COST_DIGITS),
         )
 

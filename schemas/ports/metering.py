@@ -71,6 +71,10 @@ def meter_call(call: PlannedCall) -> Iterator[MeteredCall]:
     meter.reserve(call)
     try:
         yield metered
+    except BaseException:
+        # A stream may have reported a part of its tokens.
+        metered.usage = None
+        raise
     finally:
         # After a time-out or a lost reply the server may still have worked: the bounds count.
         if metered.is_served:

@@ -128,6 +128,33 @@ def test_model_without_price_is_not_called_under_a_cap_on_cost() -> None:
     assert budget.compute_cost() == 0 and budget.list_unpriced() == []
 
 
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [(ChatUsage(4, 0), (4, 5)), (ChatUsage(0, 3), (10, 3)), (ChatUsage(4, 3), (4, 3))],
+)
+def test_count_that_is_not_reported_is_taken_at_its_bound(
+    usage: ChatUsage, counted: tuple[int, int]
+) -> None:
+    budget = ModelBudget()
+    spend(budget, call(), usage)
+    [item] = budget.list_usage()
+    assert (item.input_tokens, item.output_tokens) == counted
+    assert item.estimated == (usage != ChatUsage(*counted))
+
+
+def test_tokens_of_a_stream_that_broke_are_not_believed() -> None:
+    budget = ModelBudget()
+    with (
+        pytest.raises(TimeoutError),
+        use_meter(budget),
+        meter_call(call(tokens=(10, 5))) as metered,
+    ):
+        metered.usage = ChatUsage(4, 1)
+        raise TimeoutError
+    [item] = budget.list_usage()
+    assert (item.input_tokens, item.output_tokens, item.estimated) == (10, 5, True)
+
+
 def test_exception_during_a_call_charges_its_bounds() -> None:
     budget = ModelBudget()
     with pytest.raises(TimeoutError), use_meter(budget), meter_call(call()):
