@@ -17,14 +17,16 @@ from schemas.values import IdentifierKind
 
 # Also the hyphens and spaces that typesetting puts in place of the plain ones.
 _DASH, _SPACE = "[-‐‑–]", "[ \u00a0\u202f]"
+# Soft hyphens, joiners and spaces without width, which may stand anywhere in a word.
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
 # A line break within a number is read as a space, which may also follow another separator.
 _LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
 # Not inside a longer code: neither a word nor "ORD-" may precede, and no digit may follow.
 _START, _END = r"(?<!\w)(?<!\w[-./])", r"(?!\w)(?![-./]\d)"
 
-# A line may end behind a separator of the address.
+# A line may end behind a separator of the address, and Markdown may escape its underscores.
 _EMAIL = re.compile(
-    r"(?<![\w.+%-])[\w.+%-]++(?:['’&][\w.+%-]++)*+@\n?"
+    r"(?<![\w.+%-])[\w.+%\\-]++(?:['’&][\w.+%\\-]++)*+@\n?"
     r"(?:[\w-]++(?:(?<=-)\n[\w-]++)*+\.(?:\n(?=[a-z]))?)+[^\W\d_]{2,}"
 )
 _SSN = re.compile(
@@ -82,6 +84,13 @@ def find_identifiers(
     # Most texts hold neither, and need no search.
     if not kinds or not ("@" in text or any(char.isdigit() for char in text)):
         return []
+    if _INVISIBLE.search(text):
+        places = [index for index, char in enumerate(text) if not _INVISIBLE.match(char)]
+        visible = "".join(text[index] for index in places)
+        return [
+            Identifier(item.kind, places[item.start], places[item.end - 1] + 1)
+            for item in find_identifiers(visible, kinds, phone_regions)
+        ]
     claimed = bytearray(len(text))
     found: list[Identifier] = []
 

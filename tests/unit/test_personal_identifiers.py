@@ -47,6 +47,13 @@ def find_texts(text: str) -> list[tuple[str, str]]:
         ("email", "ana.2024-01-02@example.com", "to ana.2024-01-02@example.com"),
         ("email", f"{UUID_TEXT}@example.com", f"to {UUID_TEXT}@example.com"),
         ("email", "d'ana@example.com", "to 'd'ana@example.com'"),
+        ("email", r"ana\_souza@example.com", r"to ana\_souza@example.com"),
+        (
+            "email",
+            "ana\u00ad.souza@exam\u00ad\u200bple.com",
+            "ana\u00ad.souza@exam\u00ad\u200bple.com\u00ad",
+        ),
+        ("ssn", "123-\u00ad45-\u20606789", "\ufeff123-\u00ad45-\u20606789"),
         ("phone", "+351.212.345.678", "+351.212.345.678"),
         ("phone", "0470-12-34-56", "tel 0470-12-34-56"),
     ],
