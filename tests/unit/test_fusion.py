@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from uuid import UUID
 
 import numpy as np
@@ -22,11 +23,14 @@ from retrieval.parent_expansion import (
     limit_per_document,
     replace_score,
 )
+from retrieval.profiles import load_profiles
 from schemas.channels import Channel
 from schemas.generations import LexicalConfig
 from schemas.ports.search import Hit
 from schemas.profiles import FusionProfile
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
+
+PROFILES_DIR = Path(__file__).parents[2] / "profiles"
 
 
 def make_corpus(
@@ -136,6 +140,19 @@ def test_reciprocal_rank_score_is_relative_to_maximum() -> None:
     assert scores["d1"] == pytest.approx(0.7 / 62 / most) and scores["d2"] == pytest.approx(
         0.8 / 62 / most
     )
+
+
+@pytest.mark.parametrize("name", ["rrf", "balanced"])
+def test_weak_bridge_does_not_outrank_every_channel(name: str) -> None:
+    index = make_corpus()
+    found: dict[Channel, list[Hit]] = {
+        "lexical": make_hits(index, {0: 9.0, 1: 8.0}),
+        "semantic": make_hits(index, {0: 0.9, 1: 0.8}),
+    }
+    bridged = {list(index.views)[2]: 0.1}
+    profile = load_profiles(PROFILES_DIR).get(name).fusion
+    fusion = fuse_candidates(FusionInput(found, bridged=bridged), index.views, profile)
+    assert [candidate.chunk.external_id for candidate in fusion.candidates] == ["d0", "d1", "d2"]
 
 
 def test_empty_channel_does_not_affect_fusion() -> None:
