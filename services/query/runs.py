@@ -328,7 +328,10 @@ class RunService:
 async def _follow_local(run: LocalRun, after: int) -> AsyncIterator[RunMessage]:
     while True:
         changed = run.changed
-        # Message n has number n; the last one of an ended run is always sent.
+        if run.status is not None:
+            # The last message is always sent, also behind a number that no message has.
+            after = min(after, len(run.messages) - 1)
+        # Message n has number n.
         while after < len(run.messages):
             after += 1
             yield run.messages[after - 1]

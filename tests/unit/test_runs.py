@@ -190,6 +190,16 @@ async def test_run_streams_the_same_from_memory_and_tables() -> None:
     assert kinds == [RunStarted, *[RunProgressed] * 4, QueryAnswered]
 
 
+async def test_number_that_no_message_has_gets_the_answer() -> None:
+    world = World()
+    service = world.make_service()
+    run = await service.start(ANA, REQUEST)
+    world.pipeline.released.set()
+    assert await collect(service, run, after=10**9) == STREAM[-1:]
+    assert await collect(service, run, after=10**9) == STREAM[-1:]
+    assert await collect(world.make_service(), run, after=10**9) == STREAM[-1:]
+
+
 async def test_erased_answer_leaves_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "STOP_CHECK_S", 0.01)
     world = World()
