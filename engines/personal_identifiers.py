@@ -24,9 +24,10 @@ _LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
 # Not inside a longer code: neither a word nor "ORD-" may precede, and no digit may follow.
 _START, _END = r"(?<!\w)(?<!\w[-./])", r"(?!\w)(?![-./]\d)"
 
-# A line may end behind a separator of the address, and Markdown may escape its underscores.
+# A line may end behind a separator of the address, and Markdown may escape its underscores. The
+# number of quotation marks is limited because a match may begin behind each.
 _EMAIL = re.compile(
-    r"(?<![\w.+%-])[\w.+%\\-]++(?:['’&][\w.+%\\-]++)*+@\n?"
+    r"(?<![\w.+%\\-])[\w.+%\\-]++(?:['’&][\w.+%\\-]++){0,3}+@\n?"
     r"(?:[\w-]++(?:(?<=-)\n[\w-]++)*+\.(?:\n(?=[a-z]))?)+[^\W\d_]{2,}"
 )
 _SSN = re.compile(

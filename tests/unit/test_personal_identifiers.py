@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import get_args
 
 import pytest
@@ -125,6 +126,20 @@ def test_next_line_is_left_alone(identifier: str, next_line: str) -> None:
 )
 def test_other_number_is_left_alone(text: str) -> None:
     assert find_texts(text) == []
+
+
+@pytest.mark.parametrize(
+    "piece", ["a'", "\\", "a.\n", "a-\n", "@a-\n", "4111 1111\n", "+1 415\n", "529. 982. ", "1-\n"]
+)
+def test_hostile_text_takes_linear_time(piece: str) -> None:
+    def measure(length: int) -> float:
+        started_at = time.process_time()
+        find_texts(piece * (length // len(piece)))
+        return time.process_time() - started_at
+
+    measure(100)
+    # Ten times the text takes a hundred times as long if the time is quadratic.
+    assert measure(20_000) < 30 * max(measure(2_000), 0.005)
 
 
 def test_only_requested_kinds_are_found() -> None:
