@@ -21,7 +21,10 @@ import snowballstemmer
 from numpy.typing import NDArray
 
 import schemas.ids
+from retrieval.context_packing import ContextPassage
 from retrieval.document_links import fold_document_name
+from retrieval.fusion import FusedCandidate
+from retrieval.parent_expansion import RankedParent
 from retrieval.words import FUNCTION_WORDS, split_words, stem_word
 from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
 from schemas.facts import Fact
@@ -665,3 +668,16 @@ def _lexeme_positions(text: str, configuration: str) -> dict[str, list[int]]:
         if word not in stop_words:
             found[stem(word)].append(place)
     return found
+
+
+def make_contexts(*texts: str) -> list[ContextPassage]:
+    contexts = []
+    for n, text in enumerate(texts, 1):
+        index = MemoryIndex()
+        index.add(IndexedDocument(f"note-{n}", [[IndexedChild(text)]], None))
+        (chunk,) = index.views.values()
+        parent = RankedParent(
+            chunk.parent_id, chunk.document_id, 1.0 / n, FusedCandidate(chunk, 1.0, {}, {}), 1
+        )
+        contexts.append(ContextPassage(n, parent, index.parent_views[chunk.parent_id], (chunk,)))
+    return contexts

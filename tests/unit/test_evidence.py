@@ -16,8 +16,6 @@ from retrieval.evidence import (
     compute_selection_features,
 )
 from retrieval.extractive_answer import select_quotes
-from retrieval.fusion import FusedCandidate
-from retrieval.parent_expansion import RankedParent
 from retrieval.query_plan import QueryPlan, plan_query
 from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.relevance import RelevanceDecision
@@ -28,7 +26,7 @@ from tests.unit.retrieval_fakes import (
     LowercaseNameFolder,
     token_states_of,
 )
-from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
+from tests.unit.retrieval_memory_index import make_contexts
 
 DEFAULT_PROFILE = AnswerProfile()
 RULES = RelevanceDecision(False, 0.9, 0.5, 0.0, "rules")
@@ -36,19 +34,6 @@ RULES = RelevanceDecision(False, 0.9, 0.5, 0.0, "rules")
 
 def plan(question: str) -> QueryPlan:
     return plan_query(question, "en", GuessedLanguageDetector(), LowercaseNameFolder())
-
-
-def make_contexts(*texts: str) -> list[ContextPassage]:
-    contexts = []
-    for n, text in enumerate(texts, 1):
-        index = MemoryIndex()
-        index.add(IndexedDocument(f"note-{n}", [[IndexedChild(text)]], None))
-        (chunk,) = index.views.values()
-        parent = RankedParent(
-            chunk.parent_id, chunk.document_id, 1.0 / n, FusedCandidate(chunk, 1.0, {}, {}), 1
-        )
-        contexts.append(ContextPassage(n, parent, index.parent_views[chunk.parent_id], (chunk,)))
-    return contexts
 
 
 def weigh(question: str, contexts: Sequence[ContextPassage]) -> Evidence:

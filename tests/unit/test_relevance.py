@@ -12,7 +12,7 @@ from retrieval.query_plan import QueryPlan, plan_query
 from retrieval.relevance import RelevanceDecision, check_relevance, rate_confidence
 from schemas.answer_profiles import AnswerProfile, RelevanceProfile
 from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder, WordReranker
-from tests.unit.test_evidence import make_contexts
+from tests.unit.retrieval_memory_index import make_contexts
 
 QUESTION = "warranty months pump"
 IDF = {"english": {"warranty": 1.0, "months": 1.0, "pump": 1.0}}
