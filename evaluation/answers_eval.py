@@ -83,8 +83,13 @@ def read_answers_set(folder: Path) -> tuple[list[SetFile], list[AnswerQuestion]]
             for entry in _read_lines(folder / "questions.jsonl")
         ]
     except (OSError, json.JSONDecodeError, KeyError, ValidationError) as error:
+        reason = (
+            f"cannot read {error.filename}: {error.strerror}."
+            if isinstance(error, OSError)
+            else str(error)
+        )
         raise InvalidRequest(
-            f"{folder} is not a set of questions and answers: {error}",
+            f"{folder} is not a set of questions and answers: {reason}",
             code="NOT_A_TEST_SET",
             remedy=(
                 "Add manifest.jsonl with {file, external_id} and questions.jsonl with {id, "

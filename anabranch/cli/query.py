@@ -204,7 +204,7 @@ def join_question(words: Sequence[str]) -> str:
         raise ConfigurationError(
             "No question was given.",
             code="NO_QUESTION",
-            remedy='Add it to the command: anabranch query "How many days of leave?"',
+            remedy='Add it to the command, in quotes: "How many days of leave?"',
         )
     return " ".join(words)
 
