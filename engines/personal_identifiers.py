@@ -17,8 +17,9 @@ from schemas.values import IdentifierKind
 
 # Also the hyphens and spaces that typesetting puts in place of the plain ones.
 _DASH, _SPACE = "[-‐‑–]", "[ \u00a0\u202f]"
-# Soft hyphens, joiners and spaces without width, which may stand anywhere in a word.
-_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
+# Soft hyphens, joiners and spaces without width, which may stand anywhere in a word, and the first
+# half of a line break of Windows.
+_INVISIBLE = re.compile("[\r\u00ad\u200b-\u200d\u2060\ufeff]")
 # A line break within a number is read as a space, which may also follow another separator.
 _LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
 # Not inside a longer code: neither a word nor "ORD-" may precede, and no digit may follow.

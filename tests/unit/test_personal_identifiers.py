@@ -80,6 +80,8 @@ def test_identifier_is_found(kind: str, identifier: str, text: str) -> None:
         ("cpf", "529.982.247-\n25"),
         ("cnpj", "11.222.333/\n0001-81"),
         ("cnpj", "11.222.333/0001-\n81"),
+        ("ssn", "123-45-\r\n6789"),
+        ("card", "4111 1111\r\n1111 1111"),
     ],
 )
 def test_identifier_is_found_across_a_line_break(kind: str, identifier: str) -> None:
