@@ -156,10 +156,7 @@ def check_size(size: int, max_bytes: int) -> None:
         raise UnreadableDocument(
             "The document has 0 bytes.",
             code="EMPTY_DOCUMENT",
-            remedy=(
-                "Send the file's content. To remove a document, use `anabranch documents delete` "
-                "or DELETE /v1/documents/{id}."
-            ),
+            remedy="Send the file's content. `anabranch documents delete` removes a document.",
         )
     if size > max_bytes:
         raise too_large_error(max_bytes, size)
