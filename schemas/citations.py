@@ -1,4 +1,4 @@
-"""What an answer rests on: quotes, lines of the graph, and steps between documents or entities."""
+"""Citations of an answer: quotes, graph facts, and the steps of its paths."""
 
 from __future__ import annotations
 

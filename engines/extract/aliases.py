@@ -152,7 +152,7 @@ def _find_terms(text: str, definition: re.Match[str]) -> Iterator[tuple[int, int
             return
         position = word.end()
         terms.append(word.span())
-    # A phrase goes on with the sentence.
+    # In a phrase such as "hereinafter X", the sentence continues after the term.
     if cue or definition["rest"] or _is_definition(text[position:content_end]):
         yield from terms
 
