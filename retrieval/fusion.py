@@ -136,12 +136,15 @@ def _fuse_z_scores(
 
 
 def _compute_weight(channel: Channel, inputs: FusionInput, profile: FusionProfile) -> float:
-    """Return the weight of a channel, less where it has little evidence.
+    """Return the weight of a channel: for words less where they have little evidence, for meaning
+    by another factor where the question names no document.
 
     A question that shares few words with every passage is a paraphrase, or in another language. The
     lexical scores are then noise, which standardizing would blow up.
     """
     weight = profile.get_weight(channel) * inputs.weight_factors.get(channel, 1.0)
+    if channel == "semantic" and not inputs.named:
+        return weight * profile.unnamed_semantic
     if channel != "lexical" or not profile.full_coverage:
         return weight
     return weight * min(1.0, inputs.lexical_coverage / profile.full_coverage)

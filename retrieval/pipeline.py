@@ -15,6 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from retrieval.answer_drafts import AnswerDraft
 from retrieval.answering import weigh_contexts, write_judged_draft
 from retrieval.bridges import follow_bridges
@@ -54,9 +57,9 @@ from retrieval.retrieval_result import (
 )
 from retrieval.routing import choose_route, drop_graph, escalate_query
 from retrieval.stated_filters import format_filter_assumption
+from retrieval.token_weights import weigh_tokens
 from schemas.channels import GraphProfile
 from schemas.errors import AnabranchError
-from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import ChunkView, IndexSnapshot
 from schemas.questions import QueryResponse, Route
 
@@ -175,7 +178,9 @@ async def run_pipeline(
         parents = expand_to_parents(fusion.candidates, profile.rerank.expand)
 
         # 6. Rerank the best parents, and fold near-duplicates.
-        reranked = await _rerank(query, resources, snapshot, parents, candidates.embedded_query)
+        reranked = await _rerank(
+            query, resources, snapshot, parents, candidates, names_document=bool(inputs.named)
+        )
         # Near-duplicates are compared in pairs, so only until this many distinct parents are found.
         n_distinct = depth or max(request.k, profile.rerank.keep)
         ranked = fold_parents(reranked.parents if reranked else parents, profile, n_distinct)
@@ -340,20 +345,38 @@ async def _rerank(
     resources: RetrievalResources,
     snapshot: IndexSnapshot,
     parents: Sequence[RankedParent],
-    embedded_query: QueryEmbedding | None,
+    candidates: ChannelCandidates,
+    *,
+    names_document: bool,
 ) -> RerankResult | None:
     reranker = resources.get_reranker(query.profile)
     if reranker is None or not parents:
         return None
+    plan, profile = query.plan, query.profile.rerank
+    idf = candidates.lexical.idf if candidates.lexical else {}
+    weighs_words = profile.word_idf == "always" or (
+        profile.word_idf == "unnamed" and not names_document
+    )
+
+    async def weigh_words() -> NDArray[np.float32] | None:
+        [spans] = await resources.embedder.locate_tokens([plan.text_to_embed])
+        states = candidates.embedded_query.states if candidates.embedded_query else None
+        # A long question is cut before the embedding.
+        if states is None or len(spans) != len(states):
+            return None
+        return weigh_tokens(plan.text_to_embed, spans, plan.language, idf)
+
     with query.stopwatch.measure_step("rerank"):
         reranked = await rerank_parents(
             parents,
-            query.plan.question,
-            embedded_query,
+            plan.question,
+            candidates.embedded_query,
             reranker,
             snapshot,
             resources.states,
-            query.profile.rerank,
+            profile,
+            weigh_tokens=weigh_words if weighs_words and idf else None,
+            smoothing=0.0 if names_document else profile.smoothing,
         )
     query.usage.rerank_requests += reranked.requests
     return reranked

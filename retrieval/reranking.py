@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import UUID
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.fusion import compute_z_scores
+from retrieval.neighbors import average_neighbors, blend_scores
 from retrieval.parent_expansion import RankedParent, replace_score
 from schemas.errors import AnabranchError
 from schemas.ports.engines import BlobStore, QueryEmbedding, Reranker, RerankPassage
@@ -52,10 +53,14 @@ async def rerank_parents(
     snapshot: IndexSnapshot,
     states: TokenStateReader,
     profile: RerankProfile,
+    *,
+    weigh_tokens: WeighTokens | None = None,
+    smoothing: float = 0.0,
 ) -> RerankResult:
     """Rerank the first `profile.parents` parents.
 
-    `added`: fused score + weight × z-score of the rerank score. `replaces`: the reranker's order,
+    `added`: fused score + weight × z-score of the rerank score, or of a second one with the weights
+    of `weigh_tokens`; then `smoothing` over similar passages. `replaces`: the reranker's order,
     followed by the parents that it did not score.
     """
     offered, rest = parents[: profile.parents], parents[profile.parents :]
@@ -71,6 +76,11 @@ async def rerank_parents(
     try:
         async with asyncio.timeout(profile.timeout_s):
             scores = await reranker.rerank(question, query, passages)
+            order_scores = (
+                await _rerank_by_weights(question, query, passages, reranker, weigh_tokens)
+                if reranker.role == "added" and query is not None and weigh_tokens is not None
+                else None
+            )
     except AnabranchError as error:
         return _keep_fused_order(parents, f"not reranked: {error.detail}", requests)
     except TimeoutError:
@@ -83,15 +93,50 @@ async def rerank_parents(
         else ()
     )
     # A late-interaction score without states is a constant 0 and must not count as one.
-    score_by_parent = {
-        passage.id: score
-        for passage, score in zip(passages, scores, strict=True)
-        if reranker.role == "replaces" or passage.states
-    }
+    score_by_parent, order_by_parent = (
+        {
+            passage.id: score
+            for passage, score in zip(passages, values, strict=True)
+            if reranker.role == "replaces" or passage.states
+        }
+        for values in (scores, order_scores or scores)
+    )
+    reranked = combine_scores(
+        offered,
+        rest,
+        score_by_parent,
+        reranker.role,
+        profile,
+        notes,
+        order=order_by_parent if order_scores else None,
+    )
+    if smoothing and reranker.role == "added":
+        means = average_neighbors(reranked.parents, passages, profile.neighbors)
+        reranked = smooth_scores(reranked, means, smoothing)
+    return replace(reranked, unread_states_count=unread, requests=requests)
+
+
+async def _rerank_by_weights(
+    question: str,
+    query: QueryEmbedding,
+    passages: Sequence[RerankPassage],
+    reranker: Reranker,
+    weigh_tokens: WeighTokens,
+) -> Sequence[float] | None:
+    weights = await weigh_tokens()
+    if weights is None:
+        return None
+    return await reranker.rerank(question, replace(query, token_weights=weights), passages)
+
+
+def smooth_scores(
+    reranked: RerankResult, neighbor_means: Mapping[UUID, float], share: float
+) -> RerankResult:
+    """Blend each score with the mean score of the parent's neighbors, if it has any."""
     return replace(
-        combine_scores(offered, rest, score_by_parent, reranker.role, profile, notes),
-        unread_states_count=unread,
-        requests=requests,
+        reranked,
+        parents=blend_scores(reranked.parents, neighbor_means, share),
+        numbers={**reranked.numbers, "smoothing": share},
     )
 
 
@@ -152,12 +197,16 @@ def combine_scores(
     role: Literal["added", "replaces"],
     profile: RerankProfile,
     notes: tuple[str, ...],
+    *,
+    order: Mapping[UUID, float] | None = None,
 ) -> RerankResult:
     """Combine fused scores and rerank scores into one order.
 
-    `scores` belong to offered parents, in their order, and are not empty.
+    `scores` belong to offered parents, in their order, and are not empty. `order` has other scores
+    of the same parents, which are standardized and added in their place.
     """
-    values = np.array(list(scores.values()), np.float64)
+    added = scores if order is None else order
+    values = np.array(list(added.values()), np.float64)
     numbers = {
         "mean": float(values.mean()),
         "deviation": float(values.std()),
@@ -192,7 +241,7 @@ def combine_scores(
             notes,
             numbers,
         )
-    z_by_parent = dict(zip(scores, compute_z_scores(values).tolist(), strict=True))
+    z_by_parent = dict(zip(added, compute_z_scores(values).tolist(), strict=True))
     # A parent must gain nothing from lacking a score.
     lowest_z = min(z_by_parent.values())
     rescored_parents = []
@@ -203,7 +252,7 @@ def combine_scores(
                 parent,
                 parent.score + profile.weight * z,
                 scores.get(parent.parent_id),
-                {"rerank_z": z},
+                {"rerank_z": z, **_get_order_part(parent, order)},
             )
         )
     return RerankResult(
@@ -214,12 +263,23 @@ def combine_scores(
     )
 
 
+def _get_order_part(
+    parent: RankedParent, order: Mapping[UUID, float] | None
+) -> Mapping[str, float]:
+    if order is None or parent.parent_id not in order:
+        return {}
+    return {"rerank_order": order[parent.parent_id]}
+
+
 def _keep_fused_order(
     parents: Sequence[RankedParent], note: str, requests: int = 0
 ) -> RerankResult:
     return RerankResult(tuple(parents), False, (note,), {}, requests=requests)
 
 
+# Returns one weight per token of the question, or None to let the reranker weigh them. Raises
+# EngineUnavailable.
+WeighTokens = Callable[[], Awaitable[NDArray[np.float32] | None]]
 TokenStates = tuple[NDArray[np.int8], NDArray[np.int32]]
 # Stored bytes → (states [tokens, dimension], token ids [tokens]). Raises ValueError for other
 # bytes.

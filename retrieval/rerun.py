@@ -35,7 +35,7 @@ from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.recorded_run import RecordedRun, list_required_texts, parse_run
 from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
-from retrieval.reranking import RerankResult, combine_scores
+from retrieval.reranking import RerankResult, combine_scores, smooth_scores
 from retrieval.response_builder import build_response, drop_refused_contexts, should_answer
 from retrieval.retrieval_result import (
     Ranking,
@@ -44,6 +44,7 @@ from retrieval.retrieval_result import (
     attach_results,
     find_relation_path,
 )
+from retrieval.run_record import ORDER_PARTS
 from retrieval.timing import Stopwatch
 from schemas.channels import CHANNELS, Channel
 from schemas.errors import NotFound
@@ -221,23 +222,38 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
 def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> RerankResult:
     """Apply the recorded rerank scores; keep the fused order when there are none."""
     role = record.numbers.get("rerank", {}).get("role")
-    scores = {
-        candidate.parent_id: candidate.rerank_score
-        for candidate in record.candidates
-        if candidate.rerank_score is not None
-    }
+    scores, order, neighbor_means = (
+        {
+            candidate.parent_id: value
+            for candidate in record.candidates
+            if (value := getattr(candidate, name)) is not None
+        }
+        for name in ("rerank_score", *ORDER_PARTS)
+    )
     if role not in ("added", "replaces") or not scores:
         return RerankResult(tuple(parents), False, tuple(record.response.trace.notes), {})
     profile = record.run_record.profile.rerank
     offered, not_offered = parents[: profile.parents], parents[profile.parents :]
-    offered_scores = {
-        parent.parent_id: scores[parent.parent_id]
-        for parent in offered
-        if parent.parent_id in scores
-    }
-    return combine_scores(
-        offered, not_offered, offered_scores, role, profile, tuple(record.response.trace.notes)
+    offered_scores, offered_order = (
+        {
+            parent.parent_id: values[parent.parent_id]
+            for parent in offered
+            if parent.parent_id in values
+        }
+        for values in (scores, order)
     )
+    reranked = combine_scores(
+        offered,
+        not_offered,
+        offered_scores,
+        role,
+        profile,
+        tuple(record.response.trace.notes),
+        order=offered_order or None,
+    )
+    if not neighbor_means:
+        return reranked
+    return smooth_scores(reranked, neighbor_means, profile.smoothing)
 
 
 def _restore_relevance(record: RecordedRun, parents: Sequence[RankedParent]) -> RelevanceDecision:

@@ -56,6 +56,10 @@ CHUNK_FIELDS = (
 PARENT_FIELDS = ("document_id", "section", "char_start", "char_end", "tokens", "ordinal")
 
 
+# Parts of a parent's score that a rerun cannot compute from its candidates.
+ORDER_PARTS = ("rerank_order", "neighbor_mean")
+
+
 def hash_text(text: str) -> str:
     return sha256_hex(text.encode())
 
@@ -253,6 +257,9 @@ def _format_candidate(fused: FusedCandidate, parent: RankedParent | None) -> dic
     }
     if parent is not None:
         candidate |= {"parent_score": parent.score, "rerank_score": parent.rerank_score}
+        candidate |= {
+            name: parent.score_parts[name] for name in ORDER_PARTS if name in parent.score_parts
+        }
     return candidate
 
 

@@ -47,6 +47,11 @@ def split_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
+def find_words(text: str) -> list[tuple[str, int, int]]:
+    """Return lower-case words in order, with the characters [start, end) of each."""
+    return [(match.group().lower(), *match.span()) for match in _WORD.finditer(text)]
+
+
 def is_function_word(word: str) -> bool:
     """Tell whether any of the languages has this function word."""
     return word.lower() in _ALL_FUNCTION_WORDS

@@ -78,6 +78,14 @@ class FusionProfile(_ChannelWeights):
             "it."
         ),
     )
+    unnamed_semantic: float = Field(
+        1.0,
+        ge=0,
+        le=10,
+        description=(
+            "Factor on the weight of the semantic channel for a question that names no document."
+        ),
+    )
     named: float = Field(
         20.0,
         ge=0,
@@ -208,6 +216,26 @@ class RerankProfile(Value):
         description=(
             "Weight of the reranker's standardized score, for a reranker whose score is added."
         ),
+    )
+    word_idf: Literal["never", "unnamed", "always"] = Field(
+        "never",
+        description=(
+            "For which questions a late-interaction reranker orders passages by the idf of the "
+            "question's words in the index, instead of by the passages alone: those that name no "
+            "document, all, or none. The score that refusal is decided by stays the same."
+        ),
+    )
+    smoothing: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description=(
+            "Share of a passage's score that is the mean score of the most similar passages, for a "
+            "late-interaction reranker and a question that names no document."
+        ),
+    )
+    neighbors: int = Field(
+        5, ge=1, le=50, description="Similar passages that `smoothing` averages."
     )
     parents: int = Field(50, ge=1, le=200, description="Passages to rerank.")
     keep: int = Field(10, ge=1, le=100, description="Passages to keep after reranking.")

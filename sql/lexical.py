@@ -125,9 +125,11 @@ def _compute_min_score(hits: Sequence[Hit], k: int) -> float:
 
 def _collect_idf(terms: Sequence[Term]) -> Mapping[str, Mapping[str, float]]:
     idf: dict[str, dict[str, float]] = {}
+    frequencies: dict[str, int] = {}
     for term in terms:
         idf.setdefault(term.cfg, {})[term.lexeme] = term.idf
-    return idf
+        frequencies[term.cfg] = frequencies.get(term.cfg, 0) + term.df
+    return {cfg: idf[cfg] for cfg in sorted(idf, key=lambda cfg: (-frequencies[cfg], cfg))}
 
 
 async def compact_lexical(pool: Pool, generation: str, *, max_words: int = MAX_WORDS) -> int:

@@ -3,7 +3,8 @@
     score(question, passage) = Σ idf_i · max_j cos(q_i, p_j) / Σ idf_i,   idf = ln(1 + N / (1 + df))
 
 over the question's tokens i and a child's tokens j; df counts the children with the token among the
-N children of all passages. A passage scores as its best child.
+N children of all passages, unless the question comes with weights of its own. A passage scores as
+its best child.
 
 Raw scores cluster near 1, and the background score b varies between questions. Scores s are
 therefore stretched so that s minus b becomes the share (s - b) / (1 - b) of the way to a perfect
@@ -55,7 +56,9 @@ class MaxSimReranker:
             return [0.0] * len(passages)
         count_local_call("rerank", self.name)
         # Blocks for milliseconds, so it stays off the event loop.
-        raw = await asyncio.to_thread(score_passages, query.states, query.token_ids, passages)
+        raw = await asyncio.to_thread(
+            score_passages, query.states, query.token_ids, passages, query.token_weights
+        )
         background = query.background_maxsim_mean
         if background is None or background >= 1:
             return raw
@@ -63,7 +66,10 @@ class MaxSimReranker:
 
 
 def score_passages(
-    states: Floats, token_ids: NDArray[np.int32], passages: Sequence[RerankPassage]
+    states: Floats,
+    token_ids: NDArray[np.int32],
+    passages: Sequence[RerankPassage],
+    token_weights: Floats | None = None,
 ) -> list[float]:
     """Return one score per passage, about -1 to 1, or 0 without states.
 
@@ -74,7 +80,7 @@ def score_passages(
         return [0.0] * len(passages)
     # best[i, c]: the highest similarity of question token i to a token of child c.
     best = np.maximum.reduceat(states @ children.states.T, children.starts, axis=1)
-    weights = _compute_idf(token_ids, children)
+    weights = _compute_idf(token_ids, children) if token_weights is None else token_weights
     scores = weights @ best / (127 * weights.sum())  # stored states are int8, with 127 for 1
     passage_scores = np.full(len(passages), -np.inf)
     np.maximum.at(passage_scores, children.owners, scores)

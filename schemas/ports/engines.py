@@ -106,12 +106,16 @@ class TextEmbedding:
 
 @dataclass(frozen=True, slots=True)
 class QueryEmbedding:
-    """The vectors of a question. `states` are unit rows, float32 [tokens, state_dimension]."""
+    """The vectors of a question. `states` are unit rows, float32 [tokens, state_dimension].
+
+    `token_weights` are weights of the states in late interaction, in place of the reranker's own.
+    """
 
     vector: NDArray[np.float32]
     states: NDArray[np.float32] | None = None
     token_ids: NDArray[np.int32] | None = None
     background_maxsim_mean: float | None = None
+    token_weights: NDArray[np.float32] | None = None
 
 
 class Embedder(Protocol):

@@ -31,7 +31,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class LexicalHits:
-    """BM25 results. `idf` has the weight of each query lexeme, by text search configuration.
+    """BM25 results. `idf` has the weight of each query lexeme, by text search configuration, first
+    the one whose chunks hold the lexemes most often.
 
     `exactness` is `exact` if no unseen chunk could be among the best k.
     """

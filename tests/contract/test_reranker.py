@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+import numpy as np
 import pytest
 
 from anabranch.config.engines import open_reranker
@@ -118,6 +120,18 @@ async def test_token_in_every_candidate_has_lower_weight() -> None:
         [common, rare, await make_passage_with_states("contract gamma")],
     )
     assert scores[1] > scores[0]
+
+
+async def test_given_token_weights_replace_those_by_passages() -> None:
+    passages = [await make_passage_with_states(text) for text in ("alpha x", "beta y", "beta z")]
+    embedded = await embed_query("alpha beta")
+    alpha_first, beta_first = [
+        await MaxSimReranker().rerank(
+            "", replace(embedded, token_weights=np.array(weights, np.float32)), passages
+        )
+        for weights in ([3.0, 1.0], [1.0, 3.0])
+    ]
+    assert alpha_first[0] > alpha_first[1] and beta_first[0] < beta_first[1]
 
 
 async def test_background_rescaling_preserves_ranking() -> None:

@@ -112,7 +112,9 @@ class WordEmbedder:
 
 @dataclass
 class WordReranker:
-    """Return the mean over the question's words of the best cosine among the passage's."""
+    """Return the mean over the question's words of the best cosine among the passage's, weighed
+    by the weights of the question's tokens.
+    """
 
     role: Literal["added", "replaces"] = "added"
     threshold: float = 0.5
@@ -131,10 +133,11 @@ class WordReranker:
             raise EngineUnavailable("the reranker does not answer")
         self.passages = list(passages)
         question_states = token_states_of(question)[0]
+        weights = query.token_weights if query is not None else None
         return [
             max(
                 (
-                    float((question_states @ states.T).max(axis=1).mean())
+                    float(np.average((question_states @ states.T).max(axis=1), weights=weights))
                     for states in self._token_states(passage)
                 ),
                 default=0.0,

@@ -279,6 +279,7 @@ class MemoryIndex:
         self._record_call("lexical")
         scores: dict[UUID, float] = defaultdict(float)
         idfs: dict[str, dict[str, float]] = {}
+        frequencies: dict[str, int] = {}
         by_configuration: dict[str, list[ChunkView]] = defaultdict(list)
         for view in self._list_chunks(tenant):
             by_configuration[self._configurations[view.chunk_id]].append(view)
@@ -292,6 +293,7 @@ class MemoryIndex:
                 if not topical or topical.intersection(positions)
             ]
             df = {lexeme: sum(lexeme in chunk.positions for chunk in chunks) for lexeme in lexemes}
+            frequencies[configuration] = sum(df.values())
             idfs[configuration] = {
                 lexeme: math.log(1 + (len(chunks) - df[lexeme] + 0.5) / (df[lexeme] + 0.5))
                 for lexeme in lexemes
@@ -305,7 +307,7 @@ class MemoryIndex:
                         )
         return LexicalHits(
             self._top_hits(tenant, scores, filters, k),
-            idfs,
+            {name: idfs[name] for name in sorted(idfs, key=lambda name: -frequencies[name])},
             "exact" if self.exactness == "exact" else "bounded",
         )
 

@@ -330,3 +330,14 @@ def test_lexical_channel_without_evidence_has_little_weight() -> None:
     assert full.numbers["lexical"]["weight"] == 1.0
     assert weak.candidates[0].chunk.external_id == "d7"
     assert full.candidates[0].score == pytest.approx(full.candidates[1].score, rel=0.2)
+
+
+def test_semantic_weight_has_another_factor_without_a_named_document() -> None:
+    index = make_corpus()
+    hits = {"semantic": make_hits(index, {n: float(n) for n in range(30)})}
+    profile = FusionProfile(semantic=2.0, unnamed_semantic=1.5)
+    named = {next(iter(index.views)): 1.0}
+    unnamed_fusion = fuse_candidates(FusionInput(hits), index.views, profile)
+    named_fusion = fuse_candidates(FusionInput(hits, named=named), index.views, profile)
+    assert unnamed_fusion.numbers["semantic"]["weight"] == 3.0
+    assert named_fusion.numbers["semantic"]["weight"] == 2.0

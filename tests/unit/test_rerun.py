@@ -86,6 +86,9 @@ async def test_rerun_reproduces_search_byte_for_byte(
         Profile(fusion=FusionProfile(method="rrf")),
         Profile(fusion=FusionProfile(near_duplicates=False, per_document=1)),
         Profile(rerank=RerankProfile(expand="sum")),
+        Profile(rerank=RerankProfile(word_idf="always")),
+        Profile(rerank=RerankProfile(word_idf="unnamed", smoothing=0.3, neighbors=2)),
+        Profile(fusion=FusionProfile(unnamed_semantic=2.0)),
         Profile(
             fusion=FusionProfile(
                 freshness=2.0, metadata=1.0, entity_overlap=1.0, hop=3.0, edge_types={"knows": 2.0}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -480,6 +481,53 @@ async def test_reranker_timeout_keeps_fused_order_and_skips_quote_reranking() ->
     )
     assert response.trace.notes == ["not reranked: words timed out after 0.01 s"]
     assert len(built.reranker.passages) <= 50, "one call"
+
+
+@pytest.mark.parametrize(
+    ("question", "word_idf", "is_weighed"),
+    [
+        (COST_QUESTION, "never", False),
+        (COST_QUESTION, "unnamed", True),
+        ("Price list: how much does the impeller cost?", "unnamed", False),
+        ("Price list: how much does the impeller cost?", "always", True),
+    ],
+)
+async def test_word_idf_changes_order_but_not_rerank_score(
+    question: str, word_idf: str, is_weighed: bool
+) -> None:
+    built = make_harness()
+
+    async def explain(overrides: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        request = SearchRequest(query=question, explain=True, k=100, overrides=overrides)
+        response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+        return {item.external_id or "": item.explanation or {} for item in response.results}
+
+    plain = await explain({"rerank": {"word_idf": "never"}})
+    weighed = await explain({"rerank": {"word_idf": word_idf}})
+    assert plain.keys() == weighed.keys()
+    for name, parts in weighed.items():
+        assert parts["rerank_score"] == plain[name]["rerank_score"]
+        assert ("rerank_order" in parts) == (is_weighed and parts["rerank_score"] is not None)
+    has_changed = any(parts["score"] != plain[name]["score"] for name, parts in weighed.items())
+    assert has_changed == is_weighed
+
+
+async def test_smoothing_blends_scores_unless_a_document_is_named() -> None:
+    built = make_harness()
+
+    async def explain(question: str) -> list[dict[str, Any]]:
+        overrides = {"rerank": {"smoothing": 0.4, "neighbors": 3}}
+        request = SearchRequest(query=question, explain=True, overrides=overrides)
+        response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+        return [result.explanation or {} for result in response.results]
+
+    for parts in await explain(COST_QUESTION):
+        own = parts["fused"] + parts["weights"]["rerank"] * parts["rerank_z"]
+        share = parts["weights"]["neighbor_mean"]
+        assert share == 0.4
+        assert parts["score"] == pytest.approx(0.6 * own + share * parts["neighbor_mean"])
+    named = await explain("Price list: how much does the impeller cost?")
+    assert named and not any("neighbor_mean" in parts for parts in named)
 
 
 async def test_passages_without_token_states_are_ranked_and_counted() -> None:
