@@ -28,13 +28,13 @@ ADMIN_OPERATIONS = (
     "approve_fact reject_fact delete_fact "
     "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays "
     "get_replay change_replay "
-    "amend_entity reload_config list_generations get_generation list_exams get_exam "
+    "amend_entity list_generations get_generation list_exams get_exam "
     "export_judgements list_candidates draft_questions "
     "create_key list_keys rotate_key revoke_key list_audit metrics"
 )
 OPERATOR_OPERATIONS = (
     "build_generation plan_generation get_build pace_build compare_generations examine calibrate "
-    "promote_generation create_login_link roll_back roll_back_from drop_generation"
+    "promote_generation create_login_link roll_back roll_back_from drop_generation reload_config"
 )
 # Probes contain no tenant data; signed links are credentials themselves.
 PUBLIC_OPERATIONS = frozenset({"livez", "readyz", "get_signed_file"})
