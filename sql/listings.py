@@ -56,9 +56,10 @@ class PgListings:
         )
         return dict(rows[0]) if rows else None
 
-    async def find_stopped(self, run_ids: Sequence[UUID]) -> list[UUID]:
-        """Return the runs that were stopped, also by another process."""
-        return [row["id"] for row in await fetch_rows(self._pool, "stopped_runs", list(run_ids))]
+    async def find_ended(self, run_ids: Sequence[UUID]) -> dict[UUID, bool]:
+        """Return the runs that ended, also in another process, and whether each was stopped."""
+        rows = await fetch_rows(self._pool, "ended_runs", list(run_ids))
+        return {row["id"]: row["is_stopped"] for row in rows}
 
     async def list_facts(
         self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int

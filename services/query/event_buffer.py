@@ -24,6 +24,7 @@ from schemas.ids import content_id
 from schemas.ports.log import RecordAppender
 from schemas.records import Record
 from schemas.topics import MAX_EVENT_BYTES, QUERIES
+from services.background_tasks import run_in_background
 from streams.codec import Codec
 from streams.publisher import build_root_event
 
@@ -150,11 +151,9 @@ async def open_event_buffer(
 ) -> AsyncIterator[QueryEventBuffer]:
     """Open a buffer that publishes in the background, and flush it at the end."""
     event_buffer = QueryEventBuffer(event_log, codec, clock, on_lost)
-    sending = asyncio.create_task(event_buffer.run())
     try:
-        yield event_buffer
+        # Ends before the flush, so that only one of the two writes.
+        async with run_in_background(event_buffer.run()):
+            yield event_buffer
     finally:
-        # Stopped first, so that only one of the two writes.
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
         await event_buffer.flush()

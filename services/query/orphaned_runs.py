@@ -15,6 +15,7 @@ import structlog
 from schemas.errors import TransientError
 from schemas.events import EventData, RunStopped
 from schemas.run_records import OrphanedRun
+from services.background_tasks import run_in_background
 from services.query.runs import PROCESS_ENDED
 
 log = structlog.get_logger(__name__)
@@ -52,14 +53,18 @@ class OrphanedRunReporter:
 
     async def hold_session(self) -> None:
         """Keep this process marked as alive until cancelled."""
-        while True:
-            try:
-                async with self.processes.open_session(self.process_id) as lost:
-                    self.connected.set()
-                    await lost.wait()
-            except TransientError as error:
-                log.warning("run_session_postponed", code=error.code)
-            await asyncio.sleep(RECONNECT_S)
+        try:
+            while True:
+                try:
+                    async with self.processes.open_session(self.process_id) as lost:
+                        self.connected.set()
+                        await lost.wait()
+                except TransientError as error:
+                    log.warning("run_session_postponed", code=error.code)
+                await asyncio.sleep(RECONNECT_S)
+        finally:
+            # Whoever waits for the first connection gets the error instead.
+            self.connected.set()
 
     async def watch(self) -> None:
         """Report orphaned runs until cancelled."""
@@ -106,13 +111,12 @@ class OrphanedRunReporter:
 
 @asynccontextmanager
 async def open_orphaned_run_reporter(reporter: OrphanedRunReporter) -> AsyncIterator[None]:
-    """Mark this process as alive, and report orphaned runs."""
-    tasks = [asyncio.create_task(reporter.hold_session()), asyncio.create_task(reporter.watch())]
-    try:
+    """Mark this process as alive, and report orphaned runs. Raises an error of the first session
+    that is not transient.
+    """
+    async with run_in_background(reporter.hold_session(), reporter.watch()) as (session, _):
         # A run that starts before would count as orphaned.
         await reporter.connected.wait()
+        if session.done():
+            session.result()
         yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

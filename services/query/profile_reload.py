@@ -13,6 +13,7 @@ import structlog
 from retrieval.profiles import ProfileCatalog, ProfileFiles, parse_profiles
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.profiles import ReloadedConfig
+from services.background_tasks import run_in_background
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.5
@@ -75,9 +76,5 @@ class ProfileReloader:
 
 @asynccontextmanager
 async def open_profile_reloader(reloader: ProfileReloader) -> AsyncIterator[ProfileReloader]:
-    polling = asyncio.create_task(reloader.run())
-    try:
+    async with run_in_background(reloader.run()):
         yield reloader
-    finally:
-        polling.cancel()
-        await asyncio.gather(polling, return_exceptions=True)

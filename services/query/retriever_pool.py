@@ -21,6 +21,7 @@ from schemas.errors import AnabranchError, TransientError
 from schemas.generations import EmbedConfig, Generation
 from schemas.ports.engines import Embedder, QueryEmbedding, TextEmbedding, TokenSpans
 from schemas.ports.ledger import GenerationStore
+from services.background_tasks import run_in_background
 from services.engines import make_outdated_error
 from sql.generations import (
     generation_not_built_error,
@@ -64,12 +65,8 @@ async def open_caches(
     answers = AnswerCache(
         PgIndexChanges(pool), clock, max_entries=answer_entries, ttl=ttl, on_use=on_cache_use
     )
-    invalidation = asyncio.create_task(invalidate_periodically(answers))
-    try:
+    async with run_in_background(invalidate_periodically(answers)):
         yield Caches(answer_cache=answers, embedding_cache=embedding_cache)
-    finally:
-        invalidation.cancel()
-        await asyncio.gather(invalidation, return_exceptions=True)
 
 
 async def invalidate_periodically(answers: AnswerCache) -> None:
@@ -208,17 +205,13 @@ async def open_retriever_pool(
     raised.
     """
     pool = RetrieverPool(generations, prepare_retriever)
-    refresh_task: asyncio.Task[None] | None = None
     try:
         if await generations.fetch_live() is not None:
             async with pool.acquire(None):
                 pass  # prepared, or raised
-        refresh_task = asyncio.create_task(pool.run())
-        yield pool
+        async with run_in_background(pool.run()):
+            yield pool
     finally:
-        if refresh_task is not None:
-            refresh_task.cancel()
-            await asyncio.gather(refresh_task, return_exceptions=True)
         await pool.close()
 
 

@@ -31,6 +31,7 @@ from schemas.questions import (
     StepProgress,
 )
 from schemas.run_records import RunMessage, RunStatus, RunStep, StoppedRun, StoppedState
+from services.background_tasks import run_in_background
 from services.query.service import ApplyDefaultProfile
 
 log = structlog.get_logger(__name__)
@@ -62,7 +63,8 @@ AnswerQuestion = Callable[
 class RunProgressTable(Protocol):
     async def fetch_progress(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None: ...
 
-    async def find_stopped(self, run_ids: Sequence[UUID]) -> list[UUID]: ...
+    async def find_ended(self, run_ids: Sequence[UUID]) -> dict[UUID, bool]:
+        """Return the runs that ended, also in another process, and whether each was stopped."""
 
 
 @dataclass(slots=True, eq=False)
@@ -219,21 +221,16 @@ class RunService:
         while True:
             await asyncio.sleep(STOP_CHECK_S)
             try:
-                await self._forget_recorded()
-                stopped = await self.table.find_stopped(list(self.running)) if self.running else []
+                run_ids = [*self.running, *self.finished]
+                ended = await self.table.find_ended(run_ids) if run_ids else {}
             except DatabaseUnavailable as error:
                 log.warning("run_cancellations_unknown", code=error.code)
                 continue
-            for run_id in stopped:
-                if run := self.running.get(run_id):
+            for run_id, is_stopped in ended.items():
+                # An erasure clears the tables, but not the memory of this process.
+                self.finished.pop(run_id, None)
+                if is_stopped and (run := self.running.get(run_id)):
                     run.cancel(CANCELLED)
-
-    async def _forget_recorded(self) -> None:
-        # An erasure clears the tables, but not the memory of this process.
-        for run in list(self.finished.values()):
-            row = await self.table.fetch_progress(run.owner, run.run_id)
-            if row is not None and (row["answered_at"] or row["stopped"]):
-                self.finished.pop(run.run_id, None)
 
     def _find_local(self, caller: Principal, run_id: UUID) -> LocalRun | None:
         run = self.running.get(run_id) or self.finished.get(run_id)
@@ -403,11 +400,10 @@ def _build_last_message(status: RunStatus, response: dict[str, Any] | None) -> R
 @asynccontextmanager
 async def open_run_service(service: RunService) -> AsyncIterator[RunService]:
     """Watch the tables; at the end, stop the runs and publish that they were."""
-    watching = asyncio.create_task(service.watch_table())
-    try:
-        yield service
-    finally:
-        watching.cancel()
-        service.interrupt()
-        tasks = [run.task for run in service.running.values() if run.task is not None]
-        await asyncio.gather(watching, *tasks, return_exceptions=True)
+    async with run_in_background(service.watch_table()):
+        try:
+            yield service
+        finally:
+            service.interrupt()
+            tasks = [run.task for run in service.running.values() if run.task is not None]
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -34,9 +34,9 @@ select id as run_id, received_at, answered_at, deadline, steps, stopped, respons
 from runs
 where tenant = $1 and id = $2 and ($3::text is null or requested_by = $3)
 
--- name: stopped_runs
--- The runs among $1 that were stopped, also by another process.
-select id from runs where id = any($1) and stopped is not null
+-- name: ended_runs
+-- The runs among $1 that were answered or stopped, also by another process.
+select id, stopped is not null as is_stopped from runs where id = any($1) and (answered_at is not null or stopped is not null)
 
 -- name: ended_run_processes
 -- Processes that ended and left open runs. A process locks its name as long as it lives, see PgRunProcesses.

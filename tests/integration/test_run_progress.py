@@ -64,6 +64,16 @@ def make_stop(run: UUID) -> RunStopped:
     )
 
 
+def make_answer(run: UUID) -> QueryAnswered:
+    return QueryAnswered(
+        run_id=run,
+        tenant=ANA.tenant,
+        generation="g1",
+        answered_at=NOW,
+        response={"answer": "a"},
+    )
+
+
 async def write(stack: SearchStack, *events: EventData) -> None:
     for event in events:
         envelope: Any = Event(UUID(int=1), event, "anabranch/api", "1", NOW, ANA.tenant, None)
@@ -106,14 +116,7 @@ async def test_run_past_its_deadline_is_interrupted(database: str) -> None:
 async def test_answer_wins_over_a_late_cancellation(database: str) -> None:
     async with open_search_stack(database) as stack:
         run, listings = UUID(int=1), PgListings(stack.pool)
-        answer = QueryAnswered(
-            run_id=run,
-            tenant=ANA.tenant,
-            generation="g1",
-            answered_at=NOW,
-            response={"answer": "a"},
-        )
-        await write(stack, *make_events(run, NOW), make_stop(run), answer)
+        await write(stack, *make_events(run, NOW), make_stop(run), make_answer(run))
         row = await listings.fetch_progress(ANA, run)
         assert row is not None and row["state"] == "completed"
         assert row["response"] == {"answer": "a"}
@@ -128,7 +131,10 @@ async def test_run_is_hidden_from_other_tenants_and_principals(database: str) ->
             assert await listings.fetch_progress(caller, run) is None
             assert await listings.get_run(caller, run) is None
         assert await listings.fetch_progress(make_caller(name="key:all"), run) is not None
-        assert await listings.find_stopped([run, UUID(int=2)]) == [run]
+        answered, unknown = UUID(int=2), UUID(int=3)
+        await write(stack, *make_events(answered, NOW), make_answer(answered))
+        ended = await listings.find_ended([run, answered, unknown])
+        assert ended == {run: True, answered: False}
 
 
 async def test_only_open_runs_of_ended_processes_are_claimed_once(database: str) -> None:

@@ -31,10 +31,13 @@ class MemoryProcesses:
     n_checks: int = 0
     is_unavailable: bool = False
     fails_every_other_check: bool = False
+    session_error: Exception | None = None
 
     @asynccontextmanager
     async def open_session(self, process_id: UUID) -> AsyncIterator[asyncio.Event]:
         assert process_id == OWN
+        if self.session_error:
+            raise self.session_error
         self._check_available()
         self.connected.append(asyncio.Event())
         yield self.connected[-1]
@@ -150,3 +153,11 @@ async def test_lost_session_is_opened_again() -> None:
         assert len(world.processes.connected) == 1
         world.processes.is_unavailable = False
         await eventually(lambda: len(world.processes.connected) == 2)
+
+
+async def test_failed_first_session_stops_the_start() -> None:
+    world = World()
+    world.processes.session_error = ValueError("misuse")
+    with pytest.raises(ValueError, match="misuse"):
+        async with asyncio.timeout(5), world.open_reporter():
+            pass

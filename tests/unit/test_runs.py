@@ -64,8 +64,13 @@ class MemoryTable:
         )
         return {**row, "state": state}
 
-    async def find_stopped(self, run_ids: Sequence[UUID]) -> list[UUID]:
-        return [run for run in run_ids if self.rows[run]["stopped"]]
+    async def find_ended(self, run_ids: Sequence[UUID]) -> dict[UUID, bool]:
+        rows = {run: self.rows[run] for run in run_ids}
+        return {
+            run: row["stopped"] is not None
+            for run, row in rows.items()
+            if row["answered_at"] or row["stopped"]
+        }
 
 
 @dataclass
