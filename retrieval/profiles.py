@@ -183,8 +183,7 @@ def _find_reserved(settings: Mapping[str, Any], path: str = "") -> Iterator[str]
 def _check_limits(overrides: Mapping[str, Mapping[str, Any]], profile: Profile) -> None:
     for (section, name), limit in OVERRIDE_LIMITS.items():
         value = getattr(getattr(profile, section), name)
-        # Not a number is within no limit.
-        if name in overrides.get(section, ()) and not (value is None or -limit <= value <= limit):
+        if name in overrides.get(section, ()) and value is not None and abs(value) > limit:
             raise InvalidRequest(
                 f"Invalid override {section}.{name}: a request may set up to {limit:,}.",
                 code="INVALID_OVERRIDE",

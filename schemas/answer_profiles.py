@@ -99,6 +99,7 @@ class GenerationProfile(Value):
     refuse: bool = Field(True, description="Refuse questions that the documents do not answer.")
     threshold: float | None = Field(
         None,
+        allow_inf_nan=False,
         description=(
             "Rerank score below which a question is refused, instead of by the estimated "
             "probability or the reranker's own threshold."
@@ -169,7 +170,9 @@ class GenerationProfile(Value):
             "suffice. Each costs another call of the model."
         ),
     )
-    timeout_s: float = Field(120.0, gt=0, description="Seconds to wait for the answer.")
+    timeout_s: float = Field(
+        120.0, gt=0, allow_inf_nan=False, description="Seconds to wait for the answer."
+    )
     prompt: PromptProfile = Field(PromptProfile(), description="Prompt of the chat model.")
 
 

@@ -237,6 +237,7 @@ def test_request_cannot_override_what_only_files_set(overrides: dict[str, Any], 
         ({"answer": {"timeout_s": math.inf}}, "answer.timeout_s"),
         ({"answer": {"timeout_s": "601"}}, "answer.timeout_s"),
         ({"answer": {"threshold": math.nan}}, "answer.threshold"),
+        ({"answer": {"threshold": -1e7}}, "answer.threshold"),
         ({"lexical": {"budget": 10**12}}, "lexical.budget"),
     ],
 )
@@ -256,6 +257,8 @@ def test_invalid_override_is_refused_by_key(overrides: dict[str, Any], key: str)
         ("fuson/odd.yaml", "fusion: {}", r"unknown profile type 'fuson'"),
         ("odd.yaml", "answer: {threshold: 2026-13-01}", r"odd\.yaml: month"),
         ("odd.yaml", "answer: !!float ''", r"odd\.yaml: "),
+        ("odd.yaml", "answer: {threshold: .nan}", r"odd\.yaml: answer\.threshold"),
+        ("generation/odd.yaml", "answer: {timeout_s: .inf}", r"odd\.yaml: answer\.timeout_s"),
         ("odd.yaml", "answer: " + "[" * 5_000, r"odd\.yaml: "),
     ],
 )
