@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -99,10 +101,23 @@ async def connect(
 
 async def prepare_local_connection(connection: asyncpg.Connection) -> None:
     await prepare_connection(connection)
-    priority = os.getpriority(os.PRIO_PROCESS, 0)
-    # Not the server's owner, or the server is in another container.
+    server_pid = connection.get_server_pid()
+    # This account may not own the server.
     with suppress(PermissionError, ProcessLookupError):
-        os.setpriority(os.PRIO_PROCESS, connection.get_server_pid(), priority)
+        if _is_postgres(server_pid):
+            os.setpriority(os.PRIO_PROCESS, server_pid, os.getpriority(os.PRIO_PROCESS, 0))
+
+
+def _is_postgres(pid: int) -> bool:
+    """Tell whether the id is that of a server process here: one of a server in a container, whose
+    socket is shared, may be any process.
+    """
+    if sys.platform != "linux":
+        return True
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "postgres\n"
+    except OSError:
+        return False
 
 
 async def prepare_connection(connection: asyncpg.Connection) -> None:
