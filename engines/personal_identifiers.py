@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from stdnum import iban, luhn
+from stdnum import ean, iban, luhn
 from stdnum.br import cnpj, cpf
 
 from schemas.values import IdentifierKind
@@ -35,17 +36,27 @@ _SSN = re.compile(
     rf"{_START}(?!000|666|9)\d{{3}}(?P<separator>{_DASH}|{_SPACE}|) ?(?!00)\d{{2}}"
     rf"(?P=separator) ?(?!0000)\d{{4}}{_END}"
 )
-_CPF = re.compile(rf"{_START}\d{{3}}(?:\. ?)?\d{{3}}(?:\. ?)?\d{{3}}(?:{_DASH} ?)?\d{{2}}{_END}")
+_CPF = re.compile(
+    rf"{_START}(?:\d{{3}}(?:\. ?)?\d{{3}}(?:\. ?)?\d{{3}}(?:{_DASH} ?)?"
+    rf"|(?:\d{{3}}(?:\.|{_SPACE}) ?){{2}}\d{{3}}(?:{_DASH}|{_SPACE}) ?)\d{{2}}{_END}"
+)
 # Letters since 2026 (Instrução Normativa RFB 2.229/2024), but in the punctuated form only.
 _CNPJ = re.compile(
     rf"{_START}(?:[\dA-Z]{{2}}\. ?[\dA-Z]{{3}}\. ?[\dA-Z]{{3}}/ ?[\dA-Z]{{4}}{_DASH} ?\d{{2}}"
+    rf"|\d{{2}}(?:(?:\.|{_SPACE}) ?\d{{3}}){{2}}(?:/|{_SPACE}) ?\d{{4}}"
+    rf"(?:{_DASH}|{_SPACE}) ?\d{{2}}"
     rf"|\d{{8}}(?:/ ?)?\d{{4}}(?:{_DASH} ?)?\d{{2}}){_END}"
 )
-# Visa, Mastercard, American Express, Diners, JCB, Discover, Maestro, Elo and UnionPay.
 _CARD = re.compile(
     rf"{_START}(?<![A-Z]{{2}}\d\d )(?=[2-6])"
     rf"(?:\d{{4}}(?P<four>{_SPACE}|{_DASH}|\.) ?(?:\d{{4}}(?P=four) ?){{2}}\d{{1,7}}"
     rf"|\d{{4}}(?P<six>{_SPACE}|{_DASH}|\.) ?\d{{6}}(?P=six) ?\d{{4,5}}|\d{{13,19}})(?!\w)"
+)
+# Visa, Elo; Mastercard, Mir; Maestro, UnionPay, Discover; American Express; Diners; JCB. Rules out
+# a time stamp such as 20240115123045.
+_CARD_ISSUER = re.compile(
+    r"(?:4\d{12}(?:\d{3}){0,2}|(?:5[1-5]|2[2-7])\d{14}|(?:5[06-8]|6)\d{11,17}|220\d{13,16}"
+    r"|3[47]\d{13}|3[0689]\d{12,17}|35\d{14,17})"
 )
 _IBAN = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){3,8}(?!\w)")
 # Dates and times, UUIDs, and addresses of the Internet protocol: groups of digits as in a phone
@@ -55,10 +66,23 @@ _OTHER = re.compile(
     r"|\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b"
     r"|(?<![\d.+])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"
 )
+# A word that touches a number is not part of it, as "number4111…" or "tel.415…" in the text of a
+# PDF. The capitals of a code such as PO4111… are, unless they name the identifier.
+_TOUCHING_WORD = re.compile(
+    r"[^\W\d_][^\W\d_A-Z]{2}(?=\(?\d)|[^\W\d_A-Za-z]{2}(?=\(?\d)"
+    r"|(?:CPF|CNPJ|SSN|CARD|VISA|TEL|PHONE|FONE|FAX|cpf|cnpj|ssn|[Cc]ard|[Tt]el)[-./_]?(?=\(?\d)"
+    r"|\d(?=[^\W\d_][^\W\d_A-Z]{2}|[^\W\d_A-Za-z]{2})"
+)
 _SSN_CUE = re.compile(r"\b(?:ssn|social security)\b", re.I)
 _PHONE_CUE = re.compile(
     r"\b(?:tel|phone|fax|mobile|cell|call|celular|fone|m[óo]vil|t[ée]l[ée]|whatsapp|ligue|llam"
     r"|appel|mobil|handy|rufnummer|contact|contato|sms)",
+    re.I,
+)
+# Says that the number behind it is a phone number, also of an area that does not exist.
+_PHONE_LABEL = re.compile(
+    r"(?<![^\W\d_])(?:tel|(?:tel[eé])?(?:phone|fone?|fono)|celular|fax|whatsapp)"
+    r"(?: ?(?:no|nr|number|n[°º]))?[\s.:#=|_-]{0,3}\Z",
     re.I,
 )
 _CUE_DISTANCE = 30
@@ -108,9 +132,28 @@ def find_identifiers(
     if "email" in kinds:
         claim("email", (match.span() for match in _EMAIL.finditer(text)))
     claim(None, (*_find_ibans(text), *(match.span() for match in _OTHER.finditer(text))))
+    separated, origins = _separate_words(text)
     for kind in (kind for kind in _FINDERS if kind in kinds):
-        claim(kind, _FINDERS[kind](text, phone_regions))
+        ranges = _FINDERS[kind](separated, phone_regions)
+        claim(kind, ((origins[start], origins[end - 1] + 1) for start, end in ranges))
     return sorted(found, key=lambda item: item.start)
+
+
+def _separate_words(text: str) -> tuple[str, Sequence[int]]:
+    """Return the text with spaces between numbers and words that touch them, and the place of each
+    of its characters in the original.
+    """
+    cuts = [match.end() for match in _TOUCHING_WORD.finditer(text)]
+    if not cuts:
+        return text, range(len(text))
+    pieces = [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
+    inserted = set(cuts)
+    places = [
+        place
+        for index in range(len(text))
+        for place in ((index, index) if index in inserted else (index,))
+    ]
+    return " ".join(pieces), places
 
 
 def _join_lines(text: str) -> str:
@@ -131,7 +174,9 @@ def _find_cpfs(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
 def _find_cards(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
     for match in _CARD.finditer(_join_lines(text)):
         digits = "".join(filter(str.isdigit, match.group()))
-        if 13 <= len(digits) <= 19 and luhn.is_valid(digits):
+        # Thirteen digits may also be the code of a product.
+        is_product = len(digits) == 13 and ean.is_valid(digits)
+        if _CARD_ISSUER.fullmatch(digits) and luhn.is_valid(digits) and not is_product:
             yield match.span()
 
 
@@ -163,6 +208,10 @@ def _match_phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]
                 # A bare national number may be an order number.
                 or (region and _is_grouped(match.raw_string, region))
             ):
+                yield match.start, match.end
+    for region in regions if _PHONE_CUE.search(text) else ():
+        for match in PhoneNumberMatcher(text, region, Leniency.POSSIBLE, _MAX_PHONE_TRIES):
+            if _PHONE_LABEL.search(_text_before(text, match.start)):
                 yield match.start, match.end
 
 

@@ -35,6 +35,7 @@ from retrieval.quote_candidates import (
     find_equal_quotes,
     format_cells,
     join_next,
+    learn_divided_quotes,
     normalize_quote,
 )
 from retrieval.redaction import Redactor
@@ -98,6 +99,7 @@ def compose_quoted_answer(
     """
     # Before texts are cut into cells: the column name may tell what a number is.
     redactor.learn(candidate.readable_text for candidate in evidence.candidates)
+    learn_divided_quotes(redactor, evidence.candidates)
     conflict = find_conflict(evidence, plan, profile)
     places = conflict.places if conflict else {}
     citations = CitationList()

@@ -27,7 +27,7 @@ from retrieval.evidence import Evidence
 from retrieval.graph_facts import GraphLine, PathStep
 from retrieval.prompting import Prompt, build_object_schema, normalize_whitespace
 from retrieval.query_plan import QueryPlan
-from retrieval.quote_candidates import QuoteCandidate
+from retrieval.quote_candidates import QuoteCandidate, learn_divided_quotes
 from retrieval.redaction import MASK, Redactor
 from schemas.answer_profiles import AnswerProfile
 from schemas.errors import InvalidModelOutput
@@ -142,6 +142,7 @@ async def generate_answer(
     reply may name words to search for.
     Raises what the chat port raises, and InvalidModelOutput for a reply of another shape.
     """
+    learn_divided_quotes(redactor, evidence.candidates)
     reply = await chat.complete(
         prompt.system,
         build_user_prompt(contexts, plan.question, redactor, violations, facts, graph_lines),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from retrieval.answer_values import AnswerType, find_value
 from retrieval.context_packing import ContextPassage
+from retrieval.redaction import Passage, Redactor
 from retrieval.words import split_words
 from schemas.ports.engines import SentenceSplitter
 from schemas.ports.search import ChunkView
@@ -92,6 +93,19 @@ def format_cells(names: Sequence[str], values: Sequence[str]) -> str:
         f"{name}: {value}" if name else value
         for name, value in zip([*names, *[""] * len(values)], values, strict=False)
         if value
+    )
+
+
+def learn_divided_quotes(redactor: Redactor, candidates: Sequence[QuoteCandidate]) -> None:
+    """Let the redactor know the identifiers that the end of a sentence or row divides."""
+    verbatim = [candidate for candidate in candidates if candidate.is_verbatim]
+    chunks = {candidate.chunk.chunk_id: candidate.chunk for candidate in verbatim}
+    redactor.learn_divided(
+        [Passage(chunk.document_id, chunk.char_start, chunk.text) for chunk in chunks.values()],
+        [
+            Passage(item.chunk.document_id, item.chunk.char_start + item.start, item.text)
+            for item in verbatim
+        ],
     )
 
 

@@ -8,8 +8,11 @@ verified before they are masked. The index is searched with the question as it w
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -29,18 +32,35 @@ _TERM = re.compile(r"\w+(?:[-./,:]\w+)*")
 _MIN_TERM_LETTERS = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text of a document that begins at its character `start`."""
+
+    document_id: UUID
+    start: int
+    text: str
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
 class Redactor:
     """Masks the identifiers of one query.
 
     An identifier that was found once is masked wherever it stands, also where its context is cut
     off and its form alone would not tell. The pieces of an identifier in the question are masked
-    too, because the question is split into keywords.
+    too, because the question is split into keywords. So are the pieces that two adjacent passages
+    or quotes of a document divide.
     """
 
     def __init__(self, profile: RedactionProfile = NO_REDACTION, question: str = "") -> None:
         self.profile = profile
         self._identifiers: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
+        # The pieces of divided identifiers that end one text and begin the next.
+        self._last_pieces: set[str] = set()
+        self._first_pieces: set[str] = set()
         self._question_terms: set[str] = set()
         for identifier in self._find(question):
             pieces = {*_TERM.findall(identifier), *re.findall(r"\w+", identifier)}
@@ -59,6 +79,34 @@ class Redactor:
         """Remember the identifiers of whole texts before pieces of them are masked."""
         for text in texts:
             self._find(text)
+
+    def learn_divided(self, passages: Iterable[Passage], parts: Iterable[Passage]) -> None:
+        """Remember the pieces of the identifiers of `passages` that a part of them cuts off.
+
+        Passages of a document that touch or overlap are read as one text.
+        """
+        if not self.is_active:
+            return
+        parts_by_document = defaultdict[UUID, list[Passage]](list)
+        for part in parts:
+            parts_by_document[part.document_id].append(part)
+        for passage in _join_passages(passages):
+            identifiers = find_identifiers(
+                passage.text, self.profile.kinds, self.profile.phone_regions
+            )
+            self._remember([passage.text[item.start : item.end] for item in identifiers])
+            for item in identifiers:
+                for part in parts_by_document[passage.document_id]:
+                    cut = slice(
+                        max(part.start - passage.start, item.start),
+                        min(part.end - passage.start, item.end),
+                    )
+                    if item.start < cut.start < item.end:
+                        self._add_piece(self._first_pieces, passage.text[cut.start : item.end])
+                        # Where its end is cut off too, this is all of the part.
+                        self._add_piece(self._first_pieces, passage.text[cut])
+                    if item.start < cut.stop < item.end:
+                        self._add_piece(self._last_pieces, passage.text[item.start : cut.stop])
 
     def mask(self, text: str) -> str:
         """Return the text with every identifier masked; its length stays the same."""
@@ -119,15 +167,18 @@ class Redactor:
 
     def _compile(self) -> re.Pattern[str]:
         if self._pattern is None:
-            # Longest first: one identifier may be a piece of another. Line breaks of the stored
-            # text are spaces in an answer.
-            texts = (
-                r"\s+".join(map(re.escape, identifier.split()))
-                for identifier in sorted(self._identifiers, key=len, reverse=True)
+            whole, first, last = map(
+                _match_any, (self._identifiers, self._first_pieces, self._last_pieces)
             )
-            # Without any identifier, a pattern that matches nothing.
-            self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(texts) or '(?!)'})(?!\w)")
+            self._pattern = re.compile(
+                rf"(?<!\w){whole}(?!\w)|\A\s*+{first}(?!\w)|(?<!\w){last}(?=\s*+\Z)"
+            )
         return self._pattern
+
+    def _add_piece(self, pieces: set[str], piece: str) -> None:
+        if sum(map(str.isalnum, piece)) >= _MIN_TERM_LETTERS and piece.strip() not in pieces:
+            pieces.add(piece.strip())
+            self._pattern = None
 
     def _find(self, text: str) -> list[str]:
         found = [
@@ -141,6 +192,33 @@ class Redactor:
         if not self._identifiers.issuperset(identifiers):
             self._identifiers.update(identifiers)
             self._pattern = None
+
+
+def _match_any(texts: Collection[str]) -> str:
+    """Return a pattern for any of the texts; for none, one that matches nothing."""
+    # Longest first: one identifier may be a piece of another. Line breaks of the stored text are
+    # spaces in an answer.
+    alternatives = (
+        r"\s+".join(map(re.escape, text.split())) for text in sorted(texts, key=len, reverse=True)
+    )
+    return f"(?:{'|'.join(alternatives) or '(?!)'})"
+
+
+def _join_passages(passages: Iterable[Passage]) -> Iterator[Passage]:
+    """Join the passages of a document that touch or overlap, or have one space between them."""
+    joined: Passage | None = None
+    for passage in sorted(passages, key=lambda item: (item.document_id, item.start)):
+        if joined is None or (
+            joined.document_id != passage.document_id or passage.start > joined.end + 1
+        ):
+            if joined is not None:
+                yield joined
+            joined = passage
+        elif passage.end > joined.end:
+            text = joined.text.ljust(passage.start - joined.start)
+            joined = replace(joined, text=text[: passage.start - joined.start] + passage.text)
+    if joined is not None:
+        yield joined
 
 
 def holds_quote(text: str, quote: str, redacted: Sequence[tuple[int, int]]) -> bool:

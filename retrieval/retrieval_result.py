@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
@@ -22,6 +22,7 @@ from retrieval.model_planning import ModelUse
 from retrieval.parent_expansion import RankedParent, group_by_parent, limit_per_document
 from retrieval.query_context import QueryContext
 from retrieval.query_plan import QueryPlan
+from retrieval.redaction import Passage, Redactor
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult
 from retrieval.words import strip_accents
@@ -154,6 +155,7 @@ async def attach_results(
         : query_context.request.k
     ]
     views = await snapshot.fetch_parents([parent.parent_id for parent in best])
+    learn_views(query_context.redactor, views, [parent.best.chunk for parent in best])
     return replace(
         result,
         results=tuple(
@@ -192,6 +194,8 @@ async def attach_contexts(
         snapshot.fetch_parents(list(dict.fromkeys([*read_ids, *duplicate_ids, *evidence_ids]))),
         snapshot.fetch_children(list(dict.fromkeys([*read_ids, *evidence_ids]))),
     )
+    best_chunks = [parent.best.chunk for parent in (*trimmed, *duplicates)]
+    learn_views(query_context.redactor, views, [*best_chunks, *children])
     readable_parents = [parent for parent in trimmed if parent.parent_id in views]
     chunks = {child.chunk_id: child for child in children}
     lines = locate_lines(result.graph_evidence, views, chunks) if readable_parents else []
@@ -221,6 +225,23 @@ async def attach_contexts(
         parent_views=views,
         graph_lines=tuple(lines),
     )
+
+
+def learn_views(
+    redactor: Redactor, views: Mapping[UUID, ParentView], chunks: Sequence[ChunkView]
+) -> None:
+    """Let the redactor know the identifiers that passages or their chunks divide."""
+
+    def list_passages(items: Iterable[ParentView | ChunkView]) -> list[Passage]:
+        return [
+            Passage(item.document_id, item.char_start, item.text)
+            for item in items
+            # Positions fit the text only while both have the same length.
+            if item.char_end - item.char_start == len(item.text)
+        ]
+
+    passages = list_passages(views.values())
+    redactor.learn_divided(passages, [*passages, *list_passages(chunks)])
 
 
 def get_numbers(result: RetrievalResult) -> dict[str, Any]:

@@ -83,10 +83,20 @@ class RetrievalHarness:
         kind: str = "paragraph",
         names: tuple[str, ...] = (),
         collection: str | None = None,
+        one_parent: bool = False,
+        separator: str = "\n\n",
     ) -> None:
-        children = [[self._make_child(external_id, text, kind)] for text in texts]
+        children = [self._make_child(external_id, text, kind) for text in texts]
         self.index.add(
-            IndexedDocument(external_id, children, title, language, names, collection=collection)
+            IndexedDocument(
+                external_id,
+                [children] if one_parent else [[child] for child in children],
+                title,
+                language,
+                names,
+                collection=collection,
+                separator=separator,
+            )
         )
 
     def _make_child(self, external_id: str, text: str, kind: str) -> IndexedChild:

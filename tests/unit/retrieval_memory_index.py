@@ -65,7 +65,7 @@ class IndexedChild:
 class IndexedDocument:
     """A document whose parents are lists of children.
 
-    The text of a child follows that of the previous one in the Markdown, after two line ends.
+    The text of a child follows that of the previous one in the Markdown, after `separator`.
     """
 
     external_id: str
@@ -79,6 +79,7 @@ class IndexedDocument:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     document_date: date | None = None
     readers: Sequence[str] | None = None
+    separator: str = "\n\n"
 
     def matches(self, filters: Filters) -> bool:
         return (
@@ -167,9 +168,9 @@ class MemoryIndex:
             for child in children:
                 self._add_child(document, document_id, parent_id, child, place, ordinal)
                 pieces.append(child.text)
-                place += len(child.text) + 2
+                place += len(child.text) + len(document.separator)
                 ordinal += 1
-            text = "\n\n".join(child.text for child in children)
+            text = document.separator.join(child.text for child in children)
             self.parent_views[parent_id] = ParentView(
                 parent_id,
                 document_id,
@@ -181,7 +182,7 @@ class MemoryIndex:
                 len(text) // 4,
                 number,
             )
-        self.markdown[document_id] = "\n\n".join(pieces)
+        self.markdown[document_id] = document.separator.join(pieces)
         return document_id
 
     def remove(self, document_id: UUID) -> None:

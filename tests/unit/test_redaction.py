@@ -13,7 +13,7 @@ import pytest
 from retrieval.answer_cache import AnswerCache
 from retrieval.generative_answer import PartialAnswer
 from retrieval.lineage.hops import QuotePosition
-from retrieval.redaction import MASK, Redactor, holds_quote
+from retrieval.redaction import MASK, Passage, Redactor, holds_quote
 from retrieval.rerun import rerun_run
 from retrieval.timing import Clock
 from schemas.profiles import Profile, RedactionProfile
@@ -248,3 +248,87 @@ async def test_identifier_across_a_line_break_is_masked(identifier: str) -> None
     assert not response.refused and "Ines Roca" in texts[0]
     # As JSON writes the line break, and as an answer does.
     assert not re.search(rf"{first}(?:\\n| )|(?:\\n| ){second}\b", "".join(texts))
+
+
+DIVIDED = [
+    ("4539 5787", "6362 1486"),
+    ("536-22-", "8714"),
+    ("529 982", "247 25"),
+    ("+351 912", "345 678"),
+    ("(415)", "555-2671"),
+    ("11.222.333/", "0001-81"),
+]
+
+
+@pytest.mark.parametrize("one_parent", [True, False])
+@pytest.mark.parametrize(("first", "second"), DIVIDED)
+async def test_identifier_that_two_passages_divide_is_masked(
+    first: str, second: str, one_parent: bool
+) -> None:
+    chat = ScriptedChat({"sufficient": False, "sentences": []})
+    built = make_redacted_harness(chat=chat)
+    built.add(
+        "note",
+        f"The anchor watch of Ines Roca in the harbour is noted under {first}",
+        f"{second} by the mate of Ines Roca after the anchor watch. It has 4 men.",
+        one_parent=one_parent,
+        separator=" ",
+    )
+    question = "What is the anchor watch of Ines Roca noted under by the mate?"
+    retriever = built.make_retriever()
+    answer = await retriever.query(
+        LOCAL_CALLER, QueryRequest(query=question, profile="redacted", explain=True), RUN_ID
+    )
+    found = await retriever.search(
+        LOCAL_CALLER, SearchRequest(query=question, profile="redacted", explain=True), RUN_ID
+    )
+    texts = [answer.model_dump_json(), found.model_dump_json(), *list_event_texts(built)]
+    prompts = [text for prompt in chat.prompts for text in prompt]
+    joined = "".join([*texts, *prompts])
+    assert "Ines Roca in the harbour" in joined and "It has 4 men" in joined
+    assert not re.search(rf"under {re.escape(first)}", joined) or first == "(415)"
+    assert not re.search(rf"{re.escape(second)} by", joined)
+
+
+async def test_identifier_that_two_sentences_divide_is_masked() -> None:
+    built = make_redacted_harness()
+    built.add(
+        "note",
+        "The anchor watch of Ines Roca is kept under CPF 529. 982. 247-25 by Ines Roca. "
+        "The anchor watch has 982 entries.",
+    )
+    request = QueryRequest(
+        query="What is the anchor watch of Ines Roca kept under?", profile="redacted", explain=True
+    )
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    text = "".join([response.model_dump_json(), *list_event_texts(built)])
+    assert "Ines Roca" in text and response.redacted > 0
+    assert not re.search(r"CPF 529|247-25|529\. 982", text)
+
+
+def test_divided_pieces_are_masked_only_at_the_edge_of_a_text() -> None:
+    redactor = Redactor(REDACTED.redaction)
+    document, text = UUID(int=7), f"paid by card {IDENTIFIERS['card']} today"
+    cut = text.index("6362")
+    first, second = (
+        Passage(document, 100, text[:cut].rstrip()),
+        Passage(document, 100 + cut, text[cut:]),
+    )
+    redactor.learn_divided([first, second], [first, second])
+    assert redactor.mask(first.text) == f"paid by card {MASK * 9}"
+    assert redactor.mask(second.text) == f"{MASK * 9} today"
+    assert redactor.mask("The lots 6362 1486 and 4539 5787 are sold.") == (
+        "The lots 6362 1486 and 4539 5787 are sold."
+    )
+
+
+def test_passages_apart_or_of_two_documents_are_not_joined() -> None:
+    redactor = Redactor(REDACTED.redaction)
+    first = Passage(UUID(int=7), 0, "The lots 4539 5787")
+    for second in (
+        Passage(UUID(int=8), len(first.text) + 1, "6362 1486 are sold."),
+        Passage(UUID(int=7), len(first.text) + 2, "6362 1486 are sold."),
+    ):
+        redactor.learn_divided([first, second], [first, second])
+        assert redactor.mask(second.text) == second.text
+    assert redactor.mask(first.text) == first.text
