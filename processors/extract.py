@@ -23,8 +23,6 @@ from streams.memoize import build_memo_key, memoize
 from streams.stage import Emission, PendingEvent, Stage
 
 VERSION = 2
-MAX_PARALLEL_PASSAGES = 4
-"""Concurrent engine calls per part."""
 ExtractedT = TypeVar("ExtractedT", Mention, Relation, Property)
 
 
@@ -148,7 +146,7 @@ async def _extract_entities(
     ports: StagePorts,
 ) -> Emission:
     """Extract the entities of one part, and add new results to `cached_results`."""
-    data, semaphore = event.data, asyncio.Semaphore(MAX_PARALLEL_PASSAGES)
+    data, semaphore = event.data, asyncio.Semaphore(ports.parallel_extractions)
 
     async def extract_all(positions: list[int]) -> list[bytes]:
         return await asyncio.gather(*(extract(inputs[position].parent) for position in positions))

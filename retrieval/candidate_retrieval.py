@@ -48,8 +48,6 @@ EMBEDDING_CHANNELS = tuple(
 # Limit on deepening a channel, however few documents its candidates belong to. Not a setting: only
 # evaluations ask for a depth.
 MAX_CANDIDATES_PER_CHANNEL = 4000
-# Documents of one name that become candidates although no channel found them.
-MAX_INSERTED = 3
 
 OnHits = Callable[[Sequence[Hit]], None]
 _ChannelOutcome = tuple[ChannelOutput | None, AnabranchError | None, float]
@@ -137,7 +135,8 @@ async def retrieve_chunks(
                     candidates = await _search_addressed(
                         query, resources, snapshot, candidates, links, embedding_task
                     )
-                    for hits in (*candidates.hits.values(), _list_first_chunks(links)):
+                    first_chunks = list_first_chunks(links, query.profile.fusion.named_documents)
+                    for hits in (*candidates.hits.values(), first_chunks):
                         chunk_loader.load_hits(hits)
             with query.stopwatch.measure_step("chunks"):
                 chunks = await chunk_loader.wait_for_chunks()
@@ -199,12 +198,12 @@ async def _search_addressed(
     return replace(candidates, hits=hits)
 
 
-def _list_first_chunks(links: Sequence[DocumentLink]) -> list[Hit]:
-    """List the first chunks of documents whose name is nearly their own."""
+def list_first_chunks(links: Sequence[DocumentLink], max_documents: int) -> list[Hit]:
+    """List the first chunks of documents whose name at most `max_documents` share."""
     return [
         Hit(document.chunk_id, document.document_id, 0.0)
         for link in links
-        if len(link.documents) <= MAX_INSERTED
+        if len(link.documents) <= max_documents
         for document in link.documents
     ]
 
@@ -453,7 +452,10 @@ def build_fusion_input(
         pair_scores = score_pairs(query.plan.question, views, candidates.lexical.idf, config)
     weights = weigh_documents(candidates.links)
     found = {hit.chunk_id for hits in candidates.hits.values() for hit in hits}
-    found.update(hit.chunk_id for hit in _list_first_chunks(candidates.links))
+    found.update(
+        hit.chunk_id
+        for hit in list_first_chunks(candidates.links, query.profile.fusion.named_documents)
+    )
     named = {
         chunk_id: weights[chunks[chunk_id].document_id]
         for chunk_id in found

@@ -25,9 +25,6 @@ from schemas.questions import ChannelRank
 
 Floats = NDArray[np.float64]
 
-# With fewer candidates, mean and deviation are meaningless: reciprocal ranks are fused instead.
-MIN_CANDIDATES = 20
-
 
 @dataclass(frozen=True, slots=True)
 class FusedCandidate:
@@ -87,7 +84,7 @@ def fuse_candidates(
         {chunk_id for places_by_chunk in places.values() for chunk_id in places_by_chunk}
         | ((inputs.named.keys() | inputs.bridged.keys()) & chunks.keys())
     )
-    if profile.method == "zscore" and len(ids) >= MIN_CANDIDATES:
+    if profile.method == "zscore" and len(ids) >= profile.min_candidates:
         fusion = _fuse_z_scores(ids, places, inputs, chunks, profile)
         if fusion is not None:
             return fusion
@@ -225,9 +222,10 @@ def _build_fusion(
     if "lexical" in places:
         numbers["lexical"]["coverage"] = inputs.lexical_coverage
     term_weights = profile.term_weights
+    bridged_weight = profile.rrf_bridged if numbers["method"] == "rrf" else profile.bridged
     for name, scores_by_chunk, weight in (
         ("named", inputs.named, profile.named),
-        ("bridged", inputs.bridged, profile.bridged),
+        ("bridged", inputs.bridged, bridged_weight),
         *((name, inputs.terms.get(name, {}), weight) for name, weight in term_weights.items()),
     ):
         if scores_by_chunk:

@@ -94,8 +94,6 @@ def _decode_partial(raw: str) -> str:
     )
 
 
-MAX_QUOTES_PER_SENTENCE = 2
-
 # Documents and models provide these texts, of any length.
 MAX_TITLE, MAX_SECTION = 200, 400
 MAX_REMARKS, MAX_REMARK = 5, 300
@@ -259,16 +257,18 @@ def _verify_answer(
     path: Sequence[PathStep],
 ) -> AnswerDraft:
     """Keep sentences with a verified citation or fact; the limitations count the others."""
-    citations, min_support = CitationList(), profile.min_support
+    citations = CitationList()
     # Of a line of the graph only its quote supports a sentence, not the extractor's label.
     candidates = [*evidence.candidates, *(line.quote for line in graph_lines)]
     cited_sentences = []
     for sentence in model_answer.sentences if model_answer.sufficient else []:
         text = strip_citation_marks(sentence.text)
         numbers = _cite_sentence(
-            text, set(sentence.citations), candidates, plan, citations, min_support
+            text, set(sentence.citations), candidates, plan, citations, profile
         )
-        fact_numbers = _find_supporting_facts(text, sentence.facts, facts, plan, min_support)
+        fact_numbers = _find_supporting_facts(
+            text, sentence.facts, facts, plan, profile.min_support
+        )
         if numbers or fact_numbers:
             cited_sentences.append(DraftSentence(text, numbers, fact_numbers))
     n_dropped = len(model_answer.sentences) - len(cited_sentences) if model_answer.sufficient else 0
@@ -339,7 +339,7 @@ def _cite_sentence(
     candidates: Sequence[QuoteCandidate],
     plan: QueryPlan,
     citations: CitationList,
-    min_support: float,
+    profile: AnswerProfile,
 ) -> tuple[int, ...]:
     """Return the numbers of the citations that support the sentence, adding new ones; empty if
     unsupported.
@@ -356,8 +356,8 @@ def _cite_sentence(
         ],
     ):
         return ()
-    quotes, support = choose_quotes(text, named_candidates, MAX_QUOTES_PER_SENTENCE)
-    if support < min_support:
+    quotes, support = choose_quotes(text, named_candidates, profile.quotes_per_sentence)
+    if support < profile.min_support:
         # Words of another language cannot be compared; its numbers were compared above.
         is_foreign = plan.language is not None and all(
             item.chunk.language not in (None, plan.language) for item in named_candidates

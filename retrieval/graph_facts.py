@@ -96,8 +96,8 @@ async def retrieve_graph_evidence(
 ) -> tuple[tuple[GraphEvidence, ...], tuple[str, ...]]:
     """Return the relations and claims to read, the best first, and notes for the trace.
 
-    `found` are the chunks found, whose claims are read. Without `seeds`, the entities that the
-    graph channel linked, nothing is read. A failure costs only these lines, and is noted.
+    `found` are the chunks found, best first, whose claims are read. Without `seeds`, the entities
+    that the graph channel linked, nothing is read. A failure costs only these lines, and is noted.
     """
     graph = GraphProfile.model_validate(query.profile.get_channel("graph"))
     if not seeds or not graph.facts:
@@ -111,7 +111,7 @@ async def retrieve_graph_evidence(
                 hops=1 if graph.strategy == "entity_search" else min(2, graph.hops),
                 fan_out=graph.fan_out,
                 filters=query.request.filters,
-                found=found,
+                found=found[: graph.claim_chunks],
                 limit=CHOICE * graph.facts,
             )
     except AnabranchError as error:

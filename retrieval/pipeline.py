@@ -63,8 +63,6 @@ from schemas.errors import AnabranchError
 from schemas.ports.search import ChunkView, IndexSnapshot
 from schemas.questions import QueryResponse, Route
 
-# Best chunks whose claims are read.
-MAX_CLAIM_CHUNKS = 50
 Goal = Literal["ranking", "results", "answer"]
 
 
@@ -334,9 +332,7 @@ async def _add_graph_evidence(
     """Add what the graph says about the entities that its channel linked."""
     found = [candidate.chunk.chunk_id for candidate in result.ranking.fusion.candidates]
     seeds = result.ranking.candidates.linked_seeds
-    evidence, notes = await retrieve_graph_evidence(
-        query, snapshot, seeds, found[:MAX_CLAIM_CHUNKS]
-    )
+    evidence, notes = await retrieve_graph_evidence(query, snapshot, seeds, found)
     return replace(result, graph_evidence=evidence, notes=(*result.notes, *notes))
 
 

@@ -284,18 +284,16 @@ TokenStates = tuple[NDArray[np.int8], NDArray[np.int32]]
 # Stored bytes → (states [tokens, dimension], token ids [tokens]). Raises ValueError for other
 # bytes.
 UnpackTokenStates = Callable[[bytes], TokenStates]
+DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 # Blob key, offset, length.
 StatesLocation = tuple[str, int, int]
-
-# About 5,000 children of 200 tokens with 64 dimensions.
-CACHE_BYTES = 64 * 1024 * 1024
 
 
 class TokenStateReader:
     """Read token states through an LRU cache, with one call for all ranges of a blob."""
 
     def __init__(
-        self, blobs: BlobStore, unpack: UnpackTokenStates, cache_bytes: int = CACHE_BYTES
+        self, blobs: BlobStore, unpack: UnpackTokenStates, cache_bytes: int = DEFAULT_CACHE_BYTES
     ) -> None:
         self._blobs, self._unpack, self._max_cached_bytes = blobs, unpack, cache_bytes
         self._cache: OrderedDict[StatesLocation, TokenStates] = OrderedDict()

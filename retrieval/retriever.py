@@ -22,7 +22,7 @@ from retrieval.query_context import (
 )
 from retrieval.query_plan import QueryPlan, plan_query
 from retrieval.redaction import Redactor
-from retrieval.reranking import TokenStateReader, UnpackTokenStates
+from retrieval.reranking import DEFAULT_CACHE_BYTES, TokenStateReader, UnpackTokenStates
 from retrieval.response_builder import build_trace
 from retrieval.retrieval_result import RetrievalResult, get_numbers
 from retrieval.run_record import (
@@ -125,6 +125,7 @@ class Retriever:
         calibrations: CalibrationStore | None = None,
         graph: GraphServer | None = None,
         prices: PriceTable = NO_PRICES,
+        state_cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         self._resources = RetrievalResources(
             search,
@@ -132,7 +133,7 @@ class Retriever:
             reranker,
             chat,
             sentences,
-            TokenStateReader(blobs, unpack_states),
+            TokenStateReader(blobs, unpack_states, state_cache_bytes),
             clock,
             embedding_cache,
             planner,
@@ -397,7 +398,7 @@ def isolate_channel(profile: Profile) -> Profile:
         update={
             "fusion": profile.fusion.model_copy(
                 update={
-                    **dict.fromkeys(("bigram", "named", "bridged"), 0.0),
+                    **dict.fromkeys(("bigram", "named", "bridged", "rrf_bridged"), 0.0),
                     **dict.fromkeys(("freshness", "metadata", "entity_overlap", "hop"), 0.0),
                     "edge_types": {},
                 }

@@ -149,6 +149,12 @@ class GenerationProfile(Value):
             "removed. Of a passage in another language, only numbers are compared."
         ),
     )
+    quotes_per_sentence: int = Field(
+        2,
+        ge=1,
+        le=10,
+        description="Maximum number of quotes that support one written sentence together.",
+    )
     conflict_distance: float = Field(
         8.0,
         ge=0,

@@ -162,6 +162,12 @@ class GraphProfile(ChannelProfile):
             "none."
         ),
     )
+    claim_chunks: int = Field(
+        50,
+        ge=0,
+        le=1000,
+        description="Best chunks whose claims are read. 0 reads relations only.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

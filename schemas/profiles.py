@@ -65,6 +65,15 @@ class FusionProfile(_ChannelWeights):
         "zscore", description="Combine standardized scores, or reciprocal ranks (RRF)."
     )
     rrf_k: int = Field(60, ge=1, le=1000, description="Constant k of reciprocal rank fusion.")
+    min_candidates: int = Field(
+        20,
+        ge=2,
+        le=1000,
+        description=(
+            "Candidates below which `zscore` combines reciprocal ranks too: mean and deviation of "
+            "a few scores say little."
+        ),
+    )
     bigram: float = Field(
         0.3, ge=0, le=2, description="Weight of adjacent word pairs, added to the lexical score."
     )
@@ -95,6 +104,15 @@ class FusionProfile(_ChannelWeights):
             "0 links no names."
         ),
     )
+    named_documents: int = Field(
+        3,
+        ge=0,
+        le=100,
+        description=(
+            "Documents that may share a name of the question and become candidates although no "
+            "channel found them."
+        ),
+    )
     bridged: float = Field(
         18.0,
         ge=0,
@@ -103,6 +121,12 @@ class FusionProfile(_ChannelWeights):
             "Weight of a document whose name a seed passage holds, in deviations of the channels' "
             "scores. 0 follows no bridges."
         ),
+    )
+    rrf_bridged: float = Field(
+        1.0,
+        ge=0,
+        le=100,
+        description="The same weight beside reciprocal ranks, which lie in 0 to 1.",
     )
     freshness: float = Field(
         0.0,

@@ -91,6 +91,7 @@ async def prepare_retriever(
             calibrations=PgCalibrations(storage.pool),
             graph=await stack.enter_async_context(open_graph_server(settings.graph)),
             prices=settings.prices,
+            state_cache_bytes=settings.cache.states,
             **({"publish": publish} if publish else {}),
             **caches,
         )

@@ -225,6 +225,7 @@ def build_ports(
         limits=build_limits(ingest),
         assign_order=storage.stamp,
         source_epochs=source_epochs.epochs,
+        parallel_extractions=settings.extract.parallel,
         owners=PgDocumentOwners(storage.pool),
         eraser=DocumentEraser(
             storage,

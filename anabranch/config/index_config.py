@@ -23,6 +23,7 @@ CALL_SETTINGS = {
     "total_timeout_s",
     "breaker_failures",
     "breaker_open_s",
+    "parallel",
 }
 INDEX_SECTIONS = ("chat", "chunk", "embed", "extract", "hnsw", "lexical", "ocr")
 

@@ -80,3 +80,4 @@ class ExtractSettings(ModelSettings):
             "created, else the local rules"
         ),
     )
+    parallel: int = Field(4, ge=1, le=64, description="passages of one part at a time")

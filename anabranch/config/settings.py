@@ -316,6 +316,14 @@ class CacheSettings(SettingsSection):
         le=100_000,
         description="cached embeddings of queries, about 16 kB each; 0: no cache",
     )
+    states: int = Field(
+        64 * MIB,
+        ge=0,
+        description=(
+            "bytes of cached token states, which the local reranker reads; about 13 kB for a chunk "
+            "of 200 tokens; 0: no cache"
+        ),
+    )
 
 
 class LoggingSettings(SettingsSection):
@@ -467,7 +475,7 @@ class Settings(BaseSettings):
         section: ModelSettings = getattr(self, task)
         # Key and kind belong to an address: with another base_url, only the model's name is
         # inherited.
-        explicit = section.model_dump(exclude_none=True, exclude={"engine"})
+        explicit = section.model_dump(include=set(ModelSettings.model_fields), exclude_none=True)
         is_other_server = section.base_url not in (None, self.chat.base_url)
         return ModelSettings(
             **{

@@ -141,6 +141,8 @@ class StagePorts:
     limits: IngressLimits
     assign_order: AssignOrder
     source_epochs: dict[str, int] = field(default_factory=dict)
+    parallel_extractions: int = 4
+    """Passages of one part whose entities are extracted at a time."""
     owners: DocumentOwners | None = None
     """Set for stage `receive`."""
     eraser: Eraser | None = None

@@ -135,6 +135,7 @@ class MemoryIndex:
     state: str = "1"
     channel_errors: dict[str, Exception] = field(default_factory=dict)
     call_counts: Counter[str] = field(default_factory=Counter)
+    claim_chunks: list[Sequence[UUID]] = field(default_factory=list)
     chunk_reads: Counter[UUID] = field(default_factory=Counter)
     exactness: str = "exact"
     views: dict[UUID, ChunkView] = field(default_factory=dict)
@@ -463,6 +464,7 @@ class MemoryIndex:
         limit: int,
     ) -> Sequence[GraphEvidence]:
         self._record_call("graph_evidence")
+        self.claim_chunks.append(found)
         numbers = {seed.key: n for n, seed in enumerate(seeds)}
         neighbors: dict[str, set[str]] = defaultdict(set)
         for key in numbers:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from retrieval.candidate_retrieval import list_first_chunks
 from retrieval.document_links import (
     confirm_links,
     find_ask,
@@ -91,3 +92,7 @@ def test_shared_name_weighs_less() -> None:
     question = "Who built Heron Dam?"
     links = link_documents(question, list(find_name_spans(question)), documents)
     assert set(weigh_documents(links).values()) == {0.25}
+    assert list_first_chunks(links, max_documents=3) == []
+    assert [hit.chunk_id for hit in list_first_chunks(links, max_documents=4)] == [
+        document.chunk_id for document in documents
+    ]

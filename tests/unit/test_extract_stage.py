@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -35,9 +36,14 @@ class RecordingExtractor:
 
     def __init__(self) -> None:
         self.requested_texts: list[str] = []
+        self.n_running = self.most_running = 0
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
         self.requested_texts += [parent.text for parent in parents]
+        self.n_running += 1
+        self.most_running = max(self.most_running, self.n_running)
+        await asyncio.sleep(0)
+        self.n_running -= 1
         if any("fails" in parent.text for parent in parents):
             raise ValueError("not this one")
         return Extraction()
@@ -51,7 +57,9 @@ def make_pending_events(*texts: tuple[str, int, str]) -> list[PendingEvent]:
 
 
 async def test_duplicate_passages_are_extracted_once_per_document() -> None:
-    ports: Any = SimpleNamespace(memo=InMemoryEngineResults(), extractor=RecordingExtractor())
+    ports: Any = SimpleNamespace(
+        memo=InMemoryEngineResults(), extractor=RecordingExtractor(), parallel_extractions=4
+    )
     emissions = await extract.react(
         make_pending_events(
             ("a", 1, "heron"), ("a", 2, "heron"), ("a", 3, "stork"), ("b", 1, "heron")
@@ -68,9 +76,22 @@ async def test_duplicate_passages_are_extracted_once_per_document() -> None:
 
 
 async def test_results_before_a_failure_are_stored() -> None:
-    ports: Any = SimpleNamespace(memo=InMemoryEngineResults(), extractor=RecordingExtractor())
+    ports: Any = SimpleNamespace(
+        memo=InMemoryEngineResults(), extractor=RecordingExtractor(), parallel_extractions=4
+    )
     with pytest.raises(ValueError, match="not this one"):
         await extract.react(make_pending_events(("a", 1, "heron"), ("b", 1, "fails")), ports)
     ports.extractor.requested_texts.clear()
     await extract.react(make_pending_events(("a", 1, "heron")), ports)
     assert ports.extractor.requested_texts == []
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+async def test_ports_limit_the_passages_extracted_at_a_time(parallel: int) -> None:
+    ports: Any = SimpleNamespace(
+        memo=InMemoryEngineResults(), extractor=RecordingExtractor(), parallel_extractions=parallel
+    )
+    words = ["heron", "stork", "crane", "swan", "goose"]
+    await extract.react([PendingEvent(make_chunked("a", 1, words), ClaimStatus.PENDING)], ports)
+    assert sorted(ports.extractor.requested_texts) == sorted(words)
+    assert ports.extractor.most_running == parallel

@@ -8,7 +8,6 @@ import pytest
 
 from retrieval.context_packing import trim_parents
 from retrieval.fusion import (
-    MIN_CANDIDATES,
     Fusion,
     FusionInput,
     compute_lexical_coverage,
@@ -106,13 +105,23 @@ def test_word_pair_scores_are_added_before_normalization() -> None:
     assert result.candidates[0].score == pytest.approx(z_score([1.0] * 29 + [2.0], 2.0))
 
 
-@pytest.mark.parametrize("count", [1, MIN_CANDIDATES - 1])
+@pytest.mark.parametrize("count", [1, FusionProfile().min_candidates - 1])
 def test_few_candidates_use_reciprocal_rank_fusion(count: int) -> None:
     index = make_corpus()
     result = fuse_channels(
         index, {"lexical": make_hits(index, {n: float(n) for n in range(count)})}, FusionProfile()
     )
     assert result.numbers["method"] == "rrf" and result.candidates[0].score == pytest.approx(1.0)
+
+
+def test_profile_sets_the_candidates_that_are_standardized() -> None:
+    index = make_corpus()
+    found: dict[Channel, list[Hit]] = {"lexical": make_hits(index, {n: float(n) for n in range(8)})}
+    methods = [
+        fuse_channels(index, found, FusionProfile(min_candidates=count)).numbers["method"]
+        for count in (8, 9)
+    ]
+    assert methods == ["zscore", "rrf"]
 
 
 def test_identical_scores_fall_back_to_rank_by_id() -> None:
@@ -142,7 +151,7 @@ def test_reciprocal_rank_score_is_relative_to_maximum() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["rrf", "balanced"])
+@pytest.mark.parametrize("name", ["default", "rrf", "balanced"])
 def test_weak_bridge_does_not_outrank_every_channel(name: str) -> None:
     index = make_corpus()
     found: dict[Channel, list[Hit]] = {
@@ -153,6 +162,20 @@ def test_weak_bridge_does_not_outrank_every_channel(name: str) -> None:
     profile = load_profiles(PROFILES_DIR).get(name).fusion
     fusion = fuse_candidates(FusionInput(found, bridged=bridged), index.views, profile)
     assert [candidate.chunk.external_id for candidate in fusion.candidates] == ["d0", "d1", "d2"]
+
+
+def test_bridge_has_the_weight_of_the_method() -> None:
+    index = make_corpus()
+    found: dict[Channel, list[Hit]] = {"lexical": make_hits(index, {n: float(n) for n in range(8)})}
+    weights = [
+        fuse_candidates(
+            FusionInput(found, bridged={list(index.views)[2]: 0.1}),
+            index.views,
+            FusionProfile(min_candidates=count, bridged=7.0, rrf_bridged=0.5),
+        ).numbers["bridged"]["weight"]
+        for count in (8, 9)
+    ]
+    assert weights == [7.0, 0.5]
 
 
 def test_empty_channel_does_not_affect_fusion() -> None:

@@ -137,6 +137,14 @@ async def test_profile_limits_the_relations_and_zero_reads_none() -> None:
     assert built.index.call_counts["graph_evidence"] == 1
 
 
+async def test_profile_limits_the_chunks_whose_claims_are_read() -> None:
+    built = make_graph()
+    for count in (0, 1):
+        built.profiles = [Profile(name="few", graph=GraphProfile(claim_chunks=count))]
+        await ask(built, profile="few")
+    assert list(map(len, built.index.claim_chunks)) == [0, 1]
+
+
 async def test_vector_mode_reads_no_relation() -> None:
     built = make_graph()
     response = await ask(built, mode="vector")

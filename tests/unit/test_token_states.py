@@ -132,3 +132,11 @@ async def test_states_read_at_once_fill_the_cache_once() -> None:
         await asyncio.gather(*(reader.read(chunks[:1]) for _ in range(5)))
         await reader.read(chunks)
     assert blobs.n_ranges == 5 + 1
+
+
+async def test_cache_of_no_bytes_reads_states_each_time() -> None:
+    blobs: Any = CountingBlobs()
+    reader = TokenStateReader(blobs, unpack_states, cache_bytes=0)
+    chunks: Any = [SimpleNamespace(chunk_id=uuid4(), states=("blob", 0, len(blobs.packed)))]
+    assert await reader.read(chunks) and await reader.read(chunks)
+    assert blobs.n_ranges == 2
