@@ -99,6 +99,7 @@ async def _record_action(
     except KeyError:
         # An action that failed has no response body to name its subject.
         subject = None
-    await get_services(request).audit.record(
-        get_caller(request), action.action, subject, request.scope.get("request_id"), outcome
+    services, caller = await get_services(request), await get_caller(request)
+    await services.audit.record(
+        caller, action.action, subject, request.scope.get("request_id"), outcome
     )

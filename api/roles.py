@@ -59,7 +59,7 @@ async def require_role(request: Request) -> None:
     if operation in PUBLIC_OPERATIONS:
         return
     # An operation without a role raises KeyError, so that none is open by accident.
-    principal, required_role = get_caller(request), REQUIRED_ROLES[operation]
+    principal, required_role = await get_caller(request), REQUIRED_ROLES[operation]
     if not principal.has_role(required_role):
         raise Forbidden(
             f"This operation requires the role {required_role!r}; the credential has "
@@ -72,4 +72,5 @@ async def require_role(request: Request) -> None:
         )
     # An operator acts for another tenant, which that tenant's audit trail shows.
     if principal.home_tenant is not None:
-        await get_services(request).audit.record_visit(principal, request.scope.get("request_id"))
+        services = await get_services(request)
+        await services.audit.record_visit(principal, request.scope.get("request_id"))
