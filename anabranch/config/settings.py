@@ -376,8 +376,8 @@ class WorkerSettings(SettingsSection):
         ge=0,
         le=19,
         description=(
-            "nice value of a worker and its connections to the embedded Postgres; a higher one "
-            "gives questions on the same machine more of the CPU"
+            "added to the nice value of a worker, and given to its connections to the embedded "
+            "Postgres; a higher one gives questions on the same machine more of the CPU"
         ),
     )
     threads: int | None = Field(
