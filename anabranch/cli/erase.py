@@ -110,8 +110,11 @@ def run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int:
     if common.is_json:
         common.print_result(receipt)
         return OK
+    n_documents = receipt["documents"]
+    documents = f"{n_documents} {'document' if n_documents == 1 else 'documents'}, "
     print(
-        f"erased {scope} {name}: {receipt['documents']} documents, receipt {receipt['receipt_id']}"
+        f"erased {scope} {name}: {documents if scope != 'fact' else ''}"
+        f"receipt {receipt['receipt_id']}"
     )
     print_table(("place", "removed"), sorted(receipt["removed"].items()))
     print(

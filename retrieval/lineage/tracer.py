@@ -437,6 +437,9 @@ def choose_citations(
     if not citations and (sentence is not None or citation is not None):
         subject = f"sentence {sentence}" if sentence is not None else f"citation {citation}"
         raise NotFound(
-            f"Run {response.run_id} has no {subject}.", remedy=f"It has {len(sentences)} sentences."
+            f"Run {response.run_id} has no {subject}.",
+            remedy=(
+                f"Sentences of its answer: {len(sentences)}; citations: {len(response.citations)}."
+            ),
         )
     return citations

@@ -183,7 +183,7 @@ class ErasureCompleted(EventData, name="erasure.completed", topic=CONTROL):
     )
     remains: list[str] = Field(description="Locations that still hold data, and until when.")
     raw_until: datetime | None = Field(
-        description="When the last original event expires from topic `raw`."
+        None, description="When the last original event expires from topic `raw`."
     )
     completed_at: datetime
 

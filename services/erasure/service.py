@@ -162,13 +162,13 @@ async def build_receipt(
         if not counter.startswith(UNSCRUBBED_PREFIX)
     }
     since = await PgKeystore(storage.pool).fetch_readable_since(request.tenant)
-    raw = await _fetch_topic_retention(storage.log, RAW, now)
     # On the Postgres log the erasure deletes the records of `outcomes` itself (ADR 10).
-    outcomes = (
-        None
-        if storage.log.is_in_database
-        else await _fetch_topic_retention(storage.log, OUTCOMES, now)
-    )
+    unsealed_topics = (RAW,) if storage.log.is_in_database else (RAW, OUTCOMES)
+    retentions = [
+        await _fetch_topic_retention(storage.log, topic, now)
+        # A fact is on neither topic.
+        for topic in (unsealed_topics if request.scope != "fact" else ())
+    ]
     destroyed = "keys" in counts or not readable_now
     return ErasureCompleted(
         receipt_id=request.receipt_id,
@@ -178,7 +178,8 @@ async def build_receipt(
         events=special_counts[EVENT_COUNT] if destroyed and not readable_now else 0,
         method="keys destroyed" if destroyed else "nothing",
         remains=[
-            *_describe_log_remains(raw, outcomes, since, readable_now),
+            *map(str, retentions),
+            *_describe_readable_events(since, readable_now),
             *_describe_database_remains(
                 unscrubbed, write_ahead, is_scrubbed=storage.key_file is not None
             ),
@@ -186,7 +187,7 @@ async def build_receipt(
                 request, versioned_blobs, special_counts[SOURCE_COUNT], special_counts[RESENT_COUNT]
             ),
         ],
-        raw_until=raw.until,
+        raw_until=retentions[0].until if retentions else None,
         completed_at=now,
     )
 
@@ -197,12 +198,7 @@ async def _fetch_topic_retention(log: EventLog, topic: str, now: datetime) -> To
     return TopicRetention(topic, now + retention if retention is not None else None)
 
 
-def _describe_log_remains(
-    raw: TopicRetention, outcomes: TopicRetention | None, since: datetime | None, readable_now: bool
-) -> Iterator[str]:
-    yield str(raw)
-    if outcomes is not None:
-        yield str(outcomes)
+def _describe_readable_events(since: datetime | None, readable_now: bool) -> Iterator[str]:
     if readable_now:
         yield f"{ENCRYPTED_TOPICS}: this tenant keeps its events readable"
     elif since is not None:

@@ -169,6 +169,7 @@ async def test_erased_fact_is_found_nowhere(
     receipt = await wait_until_erased(world, accepted.json()["receipt_id"])
 
     assert receipt["documents"] == 0 and receipt["removed"]["facts"] == 1
+    assert not any("topic raw" in remaining for remaining in receipt["remains"])
     # It was proposed, approved and retracted.
     assert receipt["log"] == {"events": 3, "method": "keys destroyed"}
     assert receipt["removed"]["keys"] >= 2 and receipt["removed"]["runs"] >= 1

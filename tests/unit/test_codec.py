@@ -3,15 +3,25 @@ from __future__ import annotations
 import base64
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 import pytest
+from pydantic import BaseModel
 
 from schemas.errors import MalformedEvent, NewerVersion
-from schemas.events import Content, DocumentChunked, DocumentIndexed, DocumentReceived, Event
+from schemas.events import (
+    Content,
+    DocumentChunked,
+    DocumentIndexed,
+    DocumentReceived,
+    Event,
+    EventData,
+    list_event_classes,
+)
 from schemas.ids import make_received_id
 from schemas.records import Position, Record, StoredRecord
+from schemas.topics import OUTCOMES
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 from streams.unreadable import guess_producer_attributes, guess_text, resolve_tenant
@@ -332,3 +342,28 @@ async def test_attribute_length_limit_counts_bytes() -> None:
     with pytest.raises(MalformedEvent, match="1200 bytes"):
         await Codec().decode(record)
     assert guess_producer_attributes(record.record)[0] == "\u00e9" * 512
+
+
+def collect_models(annotation: Any, models: set[type[BaseModel]]) -> set[type[BaseModel]]:
+    """Add the models that a value of the annotation may hold, at any depth."""
+    arguments = list(get_args(annotation))
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    if is_model and annotation not in models:
+        models.add(annotation)
+        arguments += [field.annotation for field in annotation.model_fields.values()]
+    for argument in arguments:
+        collect_models(argument, models)
+    return models
+
+
+@pytest.mark.parametrize("event_class", list_event_classes())
+def test_nullable_fields_have_defaults_since_nulls_are_left_out(
+    event_class: type[EventData],
+) -> None:
+    required_nullable = [
+        f"{model.__name__}.{name}"
+        for model in collect_models(event_class, set())
+        for name, field in model.model_fields.items()
+        if field.is_required() and type(None) in get_args(field.annotation)
+    ]
+    assert required_nullable == [] or event_class.topic == OUTCOMES
