@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -19,11 +20,11 @@ MAX_FIELD_BYTES = 1024 * 1024
 MAX_PARTS = 64
 
 
-@dataclass(slots=True)
+@dataclass
 class PartHeader:
     headers: dict[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def disposition(self) -> dict[str, str]:
         _, options = parse_options_header(self.headers.get("content-disposition", ""))
         return {name.decode(): value.decode("utf-8", "replace") for name, value in options.items()}

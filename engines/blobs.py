@@ -46,7 +46,9 @@ CACHE_BYTES = 64 * 1024 * 1024
 _DOWNLOAD_CHUNK_BYTES = 1 << 20
 MISSING_FOLDER = "(os error 2)"
 """ENOENT, as obstore reports it for a folder that is missing."""
-_KEY_SEGMENT = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
+_SEGMENT = r"(?!\.\.?(?:/|\Z))[^\x00-\x1f\x7f/\\]{1,255}"
+# One match for the whole key: each document takes several, one for every operation on a blob.
+_KEY = re.compile(f"{_SEGMENT}(?:/{_SEGMENT})*")
 
 
 def open_blobs(
@@ -404,10 +406,7 @@ def _make_missing_error(key: str) -> NotFound:
 
 def _validate_key(key: str) -> None:
     """Raise InvalidRequest unless the key is a relative path of plain segments."""
-    segments = key.split("/")
-    if len(key) > 1000 or any(
-        segment in {"", ".", ".."} or not _KEY_SEGMENT.fullmatch(segment) for segment in segments
-    ):
+    if len(key) > 1000 or not _KEY.fullmatch(key):
         raise _make_invalid_key_error(key)
 
 

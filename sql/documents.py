@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
 from schemas import ids
+from schemas.batching import CallBatcher
 from schemas.ids import make_derived_id, make_received_id
 from schemas.ingest import IngestionJob
 from schemas.ports.search import DocumentText
@@ -50,6 +51,8 @@ class PgDocuments:
     def __init__(self, pool: Pool, stages: Mapping[str, bool] = NO_OTHER_STAGES) -> None:
         """`stages` are those that a document's status lists: name → whether it has a reaction."""
         self._pool, self._stages = pool, stages
+        # Many uploads arrive at the same time.
+        self._content_checks = CallBatcher(self._check_contents)
 
     async def find_documents(
         self,
@@ -117,7 +120,13 @@ class PgDocuments:
         return (_to_document_body(rows[0], caller) if rows else UNSEEN_DOCUMENT) | (status or {})
 
     async def has_content(self, tenant: str, document_id: UUID, sha256: str) -> bool:
-        return bool(await fetch_rows(self._pool, "has_content", tenant, document_id, sha256))
+        return await self._content_checks.run((tenant, document_id, sha256))
+
+    async def _check_contents(self, contents: Sequence[tuple[str, UUID, str]]) -> list[bool]:
+        rows = await fetch_rows(
+            self._pool, "have_contents", *map(list, zip(*contents, strict=True))
+        )
+        return [row["is_present"] for row in rows]
 
     async def fetch_revisions(
         self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
@@ -331,17 +340,25 @@ def _collect_warnings(row: Body) -> list[Body]:
 class PgJobs:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        # Many uploads arrive at the same time.
+        self._openings = CallBatcher(self._open_together)
 
     async def open(self, job: IngestionJob) -> None:
         """Open a job. Opening it again has no effect."""
-        await execute(
-            self._pool,
-            "open_job",
-            job.job_id,
-            job.tenant,
-            job.document_id,
-            job.event_id,
-            job.source,
-            job.external_id,
-            job.requested_by,
-        )
+        await self._openings.run(job)
+
+    async def _open_together(self, jobs: Sequence[IngestionJob]) -> list[None]:
+        rows = [
+            (
+                job.job_id,
+                job.tenant,
+                job.document_id,
+                job.event_id,
+                job.source,
+                job.external_id,
+                job.requested_by,
+            )
+            for job in jobs
+        ]
+        await execute(self._pool, "open_jobs", *map(list, zip(*rows, strict=True)))
+        return [None] * len(jobs)

@@ -32,7 +32,7 @@ def ingest(
     force: Annotated[bool, Flag] = False,
     wait: Annotated[bool, Flag] = False,
     timeout: str = "10m",
-    concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
+    concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 16,
     common: RemoteOptions = RemoteOptions(),  # noqa: B008
 ) -> int:
     """Ingest documents. Returns once the log has them, unless --wait is given.

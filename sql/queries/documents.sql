@@ -173,9 +173,13 @@ select revision, nullif(generation, '') as generation, stage, part, state, attem
 from lines order by started_at, revision, generation, stage, part
 offset $3 limit $4
 
--- name: has_content
--- Whether any revision of a document has these bytes.
-select 1 from document_revisions where document_id = $2 and tenant = $1 and content_sha256 = $3 limit 1
+-- name: have_contents
+-- Whether any revision of each document has these bytes, in the order of the parameters.
+select exists (
+  select from document_revisions r where r.document_id = c.document_id and r.tenant = c.tenant and r.content_sha256 = c.content_sha256
+) as is_present
+from unnest($1::text[], $2::uuid[], $3::text[]) with ordinality c (tenant, document_id, content_sha256, n)
+order by c.n
 
 -- name: document_text
 -- Markdown of the visible revision, or of the latest one with a text while none is visible.
@@ -255,10 +259,12 @@ returning tenant, document_id, source
 insert into document_owners (document_id, tenant, source) select * from unnest($1::uuid[], $2::text[], $3::text[])
 on conflict (tenant, document_id) do update set source = excluded.source
 
--- name: open_job
--- Store a job; an existing one stays.
+-- name: open_jobs
+-- Store jobs; an existing one stays.
 insert into jobs (id, tenant, document_id, event_id, source, external_id, requested_by)
-values ($1, $2, $3, $4, $5, $6, $7)
+select * from unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[]) j (id, tenant, document_id, event_id, source, external_id, requested_by)
+-- Ordered, so that two statements with the same jobs cannot deadlock.
+order by id
 on conflict do nothing
 
 -- name: collection_documents
