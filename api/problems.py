@@ -30,6 +30,7 @@ from schemas.errors import (
     Unauthenticated,
     UnreadableDocument,
 )
+from schemas.validation_errors import format_invalid_fields
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
@@ -212,13 +213,7 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
         return build_error_problem(
             request, invalid_json(str(error.body), errors[0]["loc"][-1], errors[0]["ctx"]["error"])
         )
-    detail = "; ".join(
-        (
-            f"{'.'.join(str(part) for part in item['loc'])}: "
-            f"{item['msg'].removeprefix('Value error, ')}"
-        )
-        for item in errors
-    )
+    detail = format_invalid_fields(errors)
     return build_problem(
         request,
         422,

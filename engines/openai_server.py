@@ -22,6 +22,7 @@ from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import ConfigurationError, PermanentError
 from schemas.ports.engines import ChatUsage
 from schemas.ports.metering import MeteredCall, PlannedCall, meter_call
+from schemas.validation_errors import format_invalid_fields
 
 TokenKind = Literal["input", "output"]
 USAGE_FIELDS: dict[TokenKind, str] = {"input": "prompt_tokens", "output": "completion_tokens"}
@@ -321,9 +322,8 @@ def parse_completion(reply: Mapping[str, Any]) -> ChatCompletion:
     try:
         return ChatCompletion.model_validate(reply)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        location = ".".join(map(str, fault["loc"]))
+        problem = format_invalid_fields(error.errors(include_input=False)[:1])
         raise ServerCallError(
-            f"The chat server sent an invalid completion: {location}: {fault['msg']}.",
+            f"The chat server sent an invalid completion: {problem}.",
             code="ENGINE_BROKEN_ANSWER",
         ) from error

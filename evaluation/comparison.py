@@ -28,6 +28,7 @@ from schemas.errors import InvalidRequest
 from schemas.judgements import MAX_QUOTE_CHARS, Grade
 from schemas.questions import Filters, QueryText
 from schemas.timestamps import Timestamp
+from schemas.validation_errors import format_invalid_fields
 from schemas.values import Value
 
 EXPECTED_FORMAT = (
@@ -144,19 +145,13 @@ def read_golden(path: Path) -> list[GoldenQuestion]:
         except json.JSONDecodeError as error:
             raise _invalid_format(f"{location} is not valid JSON: {error.msg}.") from error
         except ValidationError as error:
-            raise _invalid_format(f"{location}: {format_validation_errors(error)}.") from error
+            reason = format_invalid_fields(error.errors(include_input=False)[:5])
+            raise _invalid_format(f"{location}: {reason}.") from error
     return questions
 
 
 def _invalid_format(detail: str) -> InvalidRequest:
     return InvalidRequest(detail, code="NOT_A_TEST_SET", remedy=EXPECTED_FORMAT)
-
-
-def format_validation_errors(error: ValidationError, max_errors: int = 5) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, detail['loc'])) or 'value'}: {detail['msg']}"
-        for detail in error.errors(include_input=False)[:max_errors]
-    )
 
 
 TOP_K = 10

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evaluation.comparison import ComparisonRequest, format_validation_errors
+from evaluation.comparison import ComparisonRequest
 from schemas.errors import InvalidRequest
+from schemas.validation_errors import format_invalid_fields
 from schemas.values import Value
 
 Metric = Literal["ndcg@10", "mrr@10"]
@@ -116,7 +117,9 @@ def read_gate(path: Path) -> PromotionGate:
         return PromotionGate.model_validate({} if data is None else data)
     except ValidationError as error:
         raise InvalidRequest(
-            f"{path}: {format_validation_errors(error)}.", code="NOT_A_GATE", remedy=REMEDY
+            f"{path}: {format_invalid_fields(error.errors(include_input=False)[:5])}.",
+            code="NOT_A_GATE",
+            remedy=REMEDY,
         ) from error
 
 

@@ -27,6 +27,7 @@ from schemas.profiles import (
     WorkflowProfile,
 )
 from schemas.questions import SearchRequest
+from schemas.validation_errors import format_invalid_fields
 from schemas.values import Value
 
 Settings = dict[str, Any]
@@ -124,7 +125,7 @@ class ProfileCatalog:
             profile = self._combine(request.profile, dict(request.profiles), request.overrides)
         except ValidationError as error:
             raise InvalidRequest(
-                f"Invalid override {format_validation_error(error)}.",
+                f"Invalid override {format_invalid_fields(error.errors(include_input=False))}.",
                 code="INVALID_OVERRIDE",
                 remedy="GET /v1/config/schema has the settings of a profile and their bounds.",
             ) from error
@@ -214,14 +215,6 @@ def merge_settings(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Set
     return merged
 
 
-def format_validation_error(error: ValidationError) -> str:
-    """Return `key: reason` of every invalid setting."""
-    return "; ".join(
-        f"{'.'.join(str(part) for part in item['loc']) or 'the file'}: {item['msg']}"
-        for item in error.errors(include_url=False, include_input=False)
-    )
-
-
 def load_profiles(*folders: Path) -> ProfileCatalog:
     """Load the profiles of the folders, named after their files; later folders override earlier.
 
@@ -287,7 +280,7 @@ def _report_invalid(profile: Path | str) -> Iterator[None]:
         yield
         return
     except ValidationError as error:
-        reason = format_validation_error(error)
+        reason = format_invalid_fields(error.errors(include_input=False), "the file")
     except InvalidRequest as error:
         reason = f"profiles: {error.detail} {error.remedy}".rstrip(".")
     # YAML also raises the errors of Python, such as for the date 2026-13-01.

@@ -24,6 +24,7 @@ from schemas.ids import canonical_json, make_received_id, sha256_hex
 from schemas.ports.keys import TAMPERED, PayloadCipher
 from schemas.records import Record, StoredRecord
 from schemas.topics import OUTCOMES, RAW, get_base_topic
+from schemas.validation_errors import format_invalid_fields
 from streams.cloudevents import (
     format_headers,
     parse_integer,
@@ -340,13 +341,11 @@ def _parse_data(event_class: type[EventData], version: int, payload: bytes) -> E
     try:
         return event_class.model_validate_json(payload)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc'])) or 'payload'}: {problem['msg']}"
-            for problem in error.errors(include_input=False)[:5]
-        )
-        is_foreign_blob = any(problem["type"] == FOREIGN_BLOB for problem in error.errors())
+        problems = error.errors(include_input=False)
+        is_foreign_blob = any(problem["type"] == FOREIGN_BLOB for problem in problems)
         raise MalformedEvent(
-            f"Invalid payload of {event_class.event_type()}: {problems}.",
+            f"Invalid payload of {event_class.event_type()}: "
+            f"{format_invalid_fields(problems[:5], 'payload')}.",
             code="FOREIGN_BLOB" if is_foreign_blob else None,
         ) from error
 

@@ -18,6 +18,7 @@ from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_stderr
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound
 from schemas.judgements import MAX_GRADE, FeedbackRequest
+from schemas.validation_errors import format_invalid_fields
 
 candidates = App(
     name="candidates",
@@ -173,9 +174,8 @@ def read_drafts(file: Path) -> list[FeedbackRequest]:
         except json.JSONDecodeError as error:
             raise _build_line_error(file, number, f"not valid JSON: {error.msg}") from error
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            raise _build_line_error(file, number, f"{place}: {first['msg']}") from error
+            problem = format_invalid_fields(error.errors()[:1])
+            raise _build_line_error(file, number, problem) from error
     return found
 
 

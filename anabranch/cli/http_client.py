@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from anabranch.cli.errors import to_cli_remedy
 from anabranch.config.loader import suggest_scheme
 from schemas.errors import AnabranchError, InvalidRequest, NotFound, PermanentError, TransientError
+from schemas.validation_errors import format_invalid_fields
 
 TIMEOUT_S = 300.0
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -70,9 +71,7 @@ class ApiClient:
         try:
             return model.model_validate(body)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(map(str, first["loc"]))
-            raise self._make_reply_error(f"{field}: {first['msg']}") from error
+            raise self._make_reply_error(format_invalid_fields(error.errors()[:1])) from error
 
     async def get_text(self, path: str) -> str:
         return (await self.request("GET", path)).text

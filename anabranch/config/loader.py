@@ -19,6 +19,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 
 from anabranch.config.settings import CHAT_TASKS, Settings
 from schemas.errors import ConfigurationError
+from schemas.validation_errors import format_invalid_fields
 
 ENV_PREFIX = "ANABRANCH_"
 MODEL_SECTIONS = ("chat", "embed", "rerank", "ocr", *CHAT_TASKS)
@@ -84,10 +85,7 @@ def _validate(merged: Mapping[str, Any]) -> Settings:
         return Settings.model_validate(merged)
     except ValidationError as error:
         raise ConfigurationError(
-            "; ".join(
-                f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-                for problem in error.errors(include_input=False, include_url=False)
-            ),
+            format_invalid_fields(error.errors(include_input=False), "settings"),
             code="BAD_SETTING",
             remedy="List settings and their bounds with `anabranch config schema`.",
         ) from error
@@ -235,7 +233,7 @@ def _parse_value(key: str, text: str) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"Invalid JSON {text!r} for {key}: {error}.",
             code="BAD_SETTING",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,6 +22,7 @@ router = APIRouter(
 
 SettingOverrides: Any = Field(
     [],
+    max_length=100,
     description="Settings as `section.key=value`, applied on top of those of the live generation.",
 )
 EventsPerSecondField: Any = Field(
@@ -32,7 +33,7 @@ EventsPerSecondField: Any = Field(
 class BuildPlanRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    set: list[str] = SettingOverrides
+    set: list[Annotated[str, Field(max_length=1_000)]] = SettingOverrides
 
 
 class BuildRequest(BuildPlanRequest):

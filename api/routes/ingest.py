@@ -21,6 +21,7 @@ from api.services import Services
 from api.validation import check_json, check_text, read_json
 from schemas.errors import InvalidRequest, PermanentError, unknown_resource_error
 from schemas.ingest import IngestReceipt, IngestRequest, JobState, PlannedEvent
+from schemas.validation_errors import format_invalid_fields
 from schemas.values import BlobRef, Notice
 
 router = APIRouter(tags=["ingest"])
@@ -193,7 +194,6 @@ def _validate_request(values: Any) -> IngestRequest:
         return IngestRequest.model_validate(values)
     except ValidationError as error:
         errors = error.errors(include_input=False)[:5]
-        detail = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'body'}: {item['msg']}" for item in errors
-        )
-        raise InvalidRequest(detail, remedy=format_remedy(errors)) from error
+        raise InvalidRequest(
+            format_invalid_fields(errors, "body"), remedy=format_remedy(errors)
+        ) from error

@@ -251,6 +251,15 @@ async def test_invalid_query_request_is_a_problem_response(
     assert_problem(await client.post("/v1/query", json=body), 422, "INVALID_REQUEST")
 
 
+@pytest.mark.parametrize("assignments", [["chunk.child_tokens=" + "9" * 1_000], ["a=1"] * 101])
+@pytest.mark.parametrize("path", ["/v1/generations", "/v1/generations/plan"])
+async def test_settings_of_a_build_are_bounded(
+    client: httpx2.AsyncClient, path: str, assignments: list[str]
+) -> None:
+    body = {"set": assignments} | ({} if path.endswith("plan") else {"purpose": "reindex"})
+    assert_problem(await client.post(path, json=body), 422, "INVALID_REQUEST")
+
+
 @pytest.mark.parametrize("rate", [0, -1, 1e-300, 1e308])
 @pytest.mark.parametrize(
     ("path", "named", "body"),

@@ -8,6 +8,7 @@ from anabranch.config.index_config import build_index_config
 from anabranch.config.loader import (
     list_setting_names,
     load_settings,
+    override_settings,
     read_origins,
     to_environment_name,
 )
@@ -297,3 +298,16 @@ def test_generation_without_recorded_constants_of_the_vector_index_is_current() 
     changed = build_index_config(load_settings(sets=["hnsw.exact_below=5"]))
     with pytest.raises(GenerationMismatch, match=r"hnsw\.exact_below is 5 in the settings, 20000"):
         check_config_matches(changed, IndexConfig.model_validate(recorded), "g1")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "detail"),
+    [
+        ("chunk.child_tokens=" + "[" * 100_000, "Invalid JSON"),
+        ("chunk." + "a." * 490 + "b=1", "Unknown setting"),
+        ("hnsw.m=100", r"^hnsw: ef_construction 128 is less than twice m \(100\)$"),
+    ],
+)
+def test_odd_assignment_is_refused_with_its_reason(assignment: str, detail: str) -> None:
+    with pytest.raises(ConfigurationError, match=detail):
+        override_settings(load_settings(), [assignment])
