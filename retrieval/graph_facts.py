@@ -128,11 +128,11 @@ def choose_evidence(
     """Return at most `limit` rows: a path between named entities, then relations, then claims, the
     ones that share words with the question first. Claims take half if there are as many.
     """
-    asked = extract_word_keys(question)
+    question_keys = extract_word_keys(question)
     path = [row for row, _ in find_path(rows)]
     ranked = sorted(
         (row for row in rows if row not in path),
-        key=lambda row: -len(asked & extract_word_keys(row.predicate.replace("_", " "))),
+        key=lambda row: -len(question_keys & extract_word_keys(row.predicate.replace("_", " "))),
     )
     relations = [*path, *(row for row in ranked if row.kind == "relation")]
     claims = [row for row in ranked if row.kind == "claim"]

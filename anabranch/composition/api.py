@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from uuid import uuid4
 
 from anabranch.composition.reindex import build_reindex_service
 from anabranch.composition.retriever import prepare_retriever
@@ -56,6 +55,7 @@ from services.query.run_history import LineageService, QueryEventTap, RunHistory
 from services.query.runs import RunService, open_run_service
 from services.query.service import ConcurrencyLimiter, LimitedSearch, QueryService
 from services.replay.service import ReplayService
+from services.storage import Storage
 from sql.access import PgApiKeys, PgAudit
 from sql.documents import PgDocuments, PgJobs
 from sql.entities import PgEntities
@@ -119,17 +119,8 @@ async def prepare_api(
             "questions", max(1, settings.database.api_pool // CONNECTIONS_PER_QUERY), metrics
         )
         search = LimitedSearch(PgSearch(pool), limiter)
-        reloads = PgReloadedProfiles(storage.pool)
-        # Read before the files: a reload in between is taken over, not missed.
-        last_reload = await reloads.fetch_number()
-        profiles = load_all_profiles(settings)
-        profile_reloader = await stack.enter_async_context(
-            open_profile_reloader(
-                ProfileReloader(
-                    profiles, lambda: read_profiles_again(settings), reloads, last_reload
-                )
-            )
-        )
+        profile_reloader = await stack.enter_async_context(_open_profiles(settings, storage))
+        profiles = profile_reloader.catalog
 
         def prepare_for_generation(
             generation: Generation,
@@ -157,34 +148,18 @@ async def prepare_api(
         query_service = QueryService(
             retrievers, metrics, overrides.fresh_id, collections.apply_default_profile
         )
-        process_id = uuid4()
-        await stack.enter_async_context(
-            open_orphaned_run_reporter(
-                OrphanedRunReporter(
-                    process_id,
-                    PgRunProcesses(storage.pool, dsn),
-                    DrainBarrier(storage).wait_for_runs,
-                    event_tap.offer,
-                    overrides.clock,
-                )
-            )
+        run_service = RunService(
+            query_service.query,
+            collections.apply_default_profile,
+            profiles.select,
+            records,
+            event_tap.offer,
+            overrides.clock,
+            overrides.fresh_id,
+            settings.api.max_runs,
         )
         # Closed before the event buffer, which publishes how the runs ended.
-        runs = await stack.enter_async_context(
-            open_run_service(
-                RunService(
-                    query_service.query,
-                    collections.apply_default_profile,
-                    profiles.select,
-                    records,
-                    event_tap.offer,
-                    overrides.clock,
-                    overrides.fresh_id,
-                    settings.api.max_runs,
-                    process_id,
-                )
-            )
-        )
+        runs = await stack.enter_async_context(_open_runs(run_service, storage, dsn))
         api_keys = PgApiKeys(storage.pool)
         audit = AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
         entities = PgEntities(storage.pool)
@@ -311,3 +286,31 @@ async def prepare_api(
             audit=audit,
             audit_events=PgAudit(storage.pool),
         )
+
+
+@asynccontextmanager
+async def _open_profiles(settings: Settings, storage: Storage) -> AsyncIterator[ProfileReloader]:
+    """Load the profiles, and follow reloads by other processes."""
+    reloads = PgReloadedProfiles(storage.pool)
+    # Read before the files: a reload in between is adopted, not missed.
+    last_reload = await reloads.fetch_number()
+    reloader = ProfileReloader(
+        load_all_profiles(settings), lambda: read_profiles_again(settings), reloads, last_reload
+    )
+    async with open_profile_reloader(reloader):
+        yield reloader
+
+
+@asynccontextmanager
+async def _open_runs(service: RunService, storage: Storage, dsn: str) -> AsyncIterator[RunService]:
+    """Run background questions, and report those of processes that ended."""
+    reporter = OrphanedRunReporter(
+        service.process_id,
+        PgRunProcesses(storage.pool, dsn),
+        DrainBarrier(storage).wait_for_runs,
+        service.publish,
+        service.clock,
+    )
+    # This process counts as alive until its own runs have ended.
+    async with open_orphaned_run_reporter(reporter), open_run_service(service):
+        yield service

@@ -63,7 +63,7 @@ class OrphanedRunReporter:
                     log.warning("run_session_postponed", code=error.code)
                 await asyncio.sleep(RECONNECT_S)
         finally:
-            # Whoever waits for the first connection gets the error instead.
+            # The start of the API waits for it; it then raises the error of this task.
             self.connected.set()
 
     async def watch(self) -> None:

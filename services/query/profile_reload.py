@@ -1,4 +1,4 @@
-"""Reload the profiles in every API process: one reads the files, the others take them over."""
+"""Reload the profiles in every API process: one reads the files, the others adopt them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProfileReloader:
     """Raises InvalidRequest for an invalid file. Blocks."""
     table: ReloadedProfilesTable
     number: int
-    """The reload that this process has taken over."""
+    """Number of the reload that this process uses."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def reload(self) -> ReloadedConfig:
@@ -49,7 +49,7 @@ class ProfileReloader:
             changed = self.catalog.replace_with(profiles)
             return ReloadedConfig(changed=changed, sha256=profiles.sha256)
 
-    async def take_over(self) -> None:
+    async def adopt_newer(self) -> None:
         """Use the profiles that another process has reloaded, if there are any."""
         async with self.lock:
             if (reloaded := await self.table.fetch_newer(self.number)) is None:
@@ -65,11 +65,11 @@ class ProfileReloader:
             log.info("profiles_reloaded", changed=changed, sha256=profiles.sha256)
 
     async def run(self) -> None:
-        """Take over reloads of other processes until cancelled."""
+        """Adopt reloads of other processes until cancelled."""
         while True:
             await asyncio.sleep(POLL_S)
             try:
-                await self.take_over()
+                await self.adopt_newer()
             except DatabaseUnavailable as error:
                 log.warning("profile_reloads_unknown", code=error.code)
 

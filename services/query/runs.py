@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import structlog
 from cachetools import FIFOCache
@@ -113,7 +113,7 @@ class RunService:
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
     max_runs: int
-    process_id: UUID
+    process_id: UUID = field(default_factory=uuid4)
     running: dict[UUID, LocalRun] = field(default_factory=dict)
     finished: FIFOCache[UUID, LocalRun] = field(
         default_factory=lambda: FIFOCache(MAX_FINISHED_RUNS)

@@ -276,7 +276,7 @@ async def test_reload_keeps_profiles_when_a_file_is_invalid(
     with pytest.raises(InvalidRequest, match=reason) as caught:
         await reloader.reload()
     assert caught.value.code == "INVALID_PROFILE" and catalog.list_profiles() == before
-    assert table.number == 0, "other processes would take it over"
+    assert table.number == 0, "other processes would adopt it"
     path.unlink()
     reloaded = await reloader.reload()
     assert reloaded.changed == ["workflow/good"] and reloaded.sha256 == catalog.sha256
@@ -304,18 +304,18 @@ def make_reloader(table: MemoryReloads, files: dict[Any, Any]) -> ProfileReloade
     return ProfileReloader(ProfileCatalog({}), lambda: ProfileCatalog(files), table, 0)
 
 
-async def test_other_processes_take_over_a_reload_once() -> None:
+async def test_other_processes_adopt_a_reload_once() -> None:
     table = MemoryReloads()
     reading, following = (
         make_reloader(table, {"workflow": {name: {"lexical": {"k": 5}}}}) for name in ("a", "b")
     )
     reloaded = await reading.reload()
-    await following.take_over()
+    await following.adopt_newer()
     assert following.catalog.sha256 == reading.catalog.sha256 == reloaded.sha256
     assert following.catalog.get("a").lexical.k == 5
     # The last reload wins, also in the process of an earlier one.
     assert (await following.reload()).changed == ["workflow/a", "workflow/b"]
-    await reading.take_over()
+    await reading.adopt_newer()
     assert reading.catalog.sha256 == following.catalog.sha256
     assert reading.catalog.list_names() == ["b", "default"]
 
@@ -338,7 +338,7 @@ async def test_reload_that_cannot_be_stored_changes_nothing() -> None:
 )
 async def test_reloaded_profiles_that_are_invalid_here_are_refused(files: dict[str, Any]) -> None:
     reloader = make_reloader(MemoryReloads(number=1, files=files), {})
-    await reloader.take_over()
+    await reloader.adopt_newer()
     assert reloader.catalog.sha256 == ProfileCatalog({}).sha256
 
 
