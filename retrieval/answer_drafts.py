@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from retrieval.graph_facts import GraphLine, PathStep
-from retrieval.quote_candidates import QuoteCandidate, resolve_section
+from retrieval.quote_candidates import QuoteCandidate
 from retrieval.retrieval_result import clip_spans, format_link, list_pages, parse_spans
 from retrieval.words import extract_word_keys
 from schemas.citations import Citation, GraphFact, RelationHop
@@ -101,11 +101,7 @@ def build_citation(n: int, quote_candidate: QuoteCandidate) -> Citation | None:
         title=chunk.title,
         source_uri=chunk.source_uri,
         link=format_link(chunk.document_id, pages, start, end),
-        section=resolve_section(
-            view.text,
-            view.section,
-            quote_candidate.chunk.char_start + quote_candidate.start - view.char_start,
-        ),
+        section=quote_candidate.section,
         pages=pages,
         spans=spans,
         quote=quote_candidate.text,

@@ -22,7 +22,7 @@ _QUESTION_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
         r"how much\b(?:(?!how much\b).)*?\b(?:cost|pay|paid|price|fee|worth|charge|rent|owe)"
         r"|\b(?:price|cost|fee|rent|salary|budget|amount)s? of\b"
         r"|what (?:is|was|are) the (?:(?!what (?:is|was|are) the ).)*?"
-        r"\b(?:price|cost|fee|rent|salary|budget|amount)"
+        r"\b(?:price|cost|fee|rent|salary|budget|amount)s?\b"
         r"|quanto (?:custa|custou|paga|pagou|é pago|vale)"
         r"|qual (?:é |foi )?o (?:valor|preço|custo|montante)"
         r"|cuánto (?:cuesta|costó|vale|paga)"

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from retrieval.answer_values import detect_answer_type, find_value
+from retrieval.attributes import find_attribute, is_supported
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import Evidence, Similarities, list_unit_texts, rank_rows
 from retrieval.evidence_model import EVIDENCE_MODEL
@@ -21,6 +22,7 @@ from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import (
     TextTerms,
     find_alternatives,
+    find_labels,
     find_question_terms,
     index_text_terms,
 )
@@ -70,6 +72,10 @@ def assess_evidence(
     missing_terms = find_missing_terms(
         index_text_terms(documents), plan, is_foreign=features["is_foreign"] > 0
     )
+    alternatives = find_alternatives(missing_terms, documents)
+    if not missing_terms:
+        missing_terms = find_missing_attribute(evidence, documents, plan)
+        alternatives = list_topics(evidence) if missing_terms else []
     is_gibberish = (
         not features["is_foreign"]
         and not features["document_coverage"]
@@ -94,7 +100,7 @@ def assess_evidence(
         reason=reason,
         probability=probability,
         missing_terms=tuple(missing_terms),
-        alternatives=tuple(find_alternatives(missing_terms, documents)),
+        alternatives=tuple(alternatives),
     )
 
 
@@ -124,13 +130,62 @@ def list_quoted_documents(
 
 
 def find_missing_terms(held: TextTerms, plan: QueryPlan, *, is_foreign: bool) -> list[str]:
-    """Return the identifying codes and the names of the question that are not held.
+    """Return the identifying codes, the names and the numbered things that are not held.
 
     Names are translated: their absence from a foreign text says nothing.
     """
     terms = find_question_terms(plan.question, plan.language)
-    return [code for code in terms.identifiers if not held.holds_code(code)] + [
-        name for name in terms.names if not is_foreign and not held.holds_name(name)
+    return (
+        [code for code in terms.identifiers if not held.holds_code(code)]
+        + [name for name in terms.names if not is_foreign and not held.holds_name(name)]
+        + [
+            f"{noun} {number}"
+            for noun, number in find_labels(plan.question)
+            if held.lacks_label(noun, number)
+        ]
+    )
+
+
+def find_missing_attribute(
+    evidence: Evidence, documents: Sequence[str], plan: QueryPlan
+) -> list[str]:
+    """Return the words of the attribute that the question asks for, if nothing speaks of it."""
+    attribute = find_attribute(plan.question, plan.language)
+    assert evidence.scores is not None and evidence.similarities is not None
+    rows = rank_rows(evidence.scores)[:N_QUOTED]
+    languages = {evidence.candidates[row].chunk.language or plan.language for row in rows}
+    # Another language, even where it is not sure, has other words for the attribute.
+    if attribute is None or any(
+        language.split("-")[0] != plan.language for language in languages if language
+    ):
+        return []
+    windows = [list_window(evidence.candidates, row) for row in rows]
+    quoted_rows = sorted({row for window in windows for row in window})
+    if is_supported(
+        attribute, evidence, evidence.similarities, windows[0], quoted_rows, documents, plan
+    ):
+        return []
+    return [plan.question[attribute.words[0][0] : attribute.words[-1][1]]]
+
+
+def list_topics(evidence: Evidence) -> list[str]:
+    """Return the innermost headings, else the titles, of the sentences to quote."""
+    assert evidence.scores is not None
+    quoted = [evidence.candidates[row] for row in rank_rows(evidence.scores)[:N_QUOTED]]
+    names = [
+        candidate.section.rpartition(" > ")[2] or candidate.chunk.title or ""
+        for candidate in quoted
+    ]
+    return list(dict.fromkeys(filter(None, names)))
+
+
+def list_window(candidates: Sequence[QuoteCandidate], row: int) -> list[int]:
+    """Return the row with its neighbors in the same chunk."""
+    return [
+        other
+        for other in (row - 1, row, row + 1)
+        if 0 <= other < len(candidates)
+        and candidates[other].chunk.chunk_id == candidates[row].chunk.chunk_id
     ]
 
 
@@ -151,15 +206,7 @@ def compute_confidence_features(
     rows = rank_rows(scores)
     lead = rows[0]
     quoted_rows = rows[:N_QUOTED]
-    chunk_rows = {
-        row: [
-            other
-            for other in (row - 1, row, row + 1)
-            if 0 <= other < len(candidates)
-            and candidates[other].chunk.chunk_id == candidates[row].chunk.chunk_id
-        ]
-        for row in quoted_rows
-    }
+    chunk_rows = {row: list_window(candidates, row) for row in quoted_rows}
     unit_texts = {
         row: [text for other in chunk_rows[row] for text in list_unit_texts(candidates[other])]
         for row in quoted_rows

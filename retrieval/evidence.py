@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,17 +57,29 @@ class Similarities:
 
     `tokens` is the highest similarity of each question token to a token of each sentence
     [sentences, question tokens], `weights` the idf of the question's tokens, and `reverse` the mean
-    over a sentence's tokens of the highest similarity to the question.
+    over a sentence's tokens of the highest similarity to the question. `spans` are the places of
+    the tokens in the question, empty if they could not be located.
     """
 
     tokens: FloatArray
     weights: FloatArray
     reverse: FloatArray
+    spans: TokenSpans = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
     def score(self, rows: Sequence[int] | None = None) -> FloatArray:
         """Return the weighted mean similarity of each sentence, or of `rows` read together."""
         tokens = self.tokens if rows is None else self.tokens[list(rows)].max(axis=0)[None, :]
         return np.asarray(tokens @ self.weights / self.weights.sum())
+
+    def compare_span(self, rows: Sequence[int], span: tuple[int, int]) -> float:
+        """Return the mean similarity of the question's tokens in `span` to `rows` read together.
+
+        1 where no token lies there: what cannot be compared is not missing.
+        """
+        is_inside = (self.spans[:, 0] < span[1]) & (self.spans[:, 1] > span[0])
+        if not is_inside.any():
+            return 1.0
+        return float(self.tokens[list(rows)][:, is_inside].max(axis=0).mean())
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +120,7 @@ async def weigh_evidence(
         async with asyncio.timeout(profile.timeout_s):
             if reranker is None or reranker.role == "added":
                 similarities = await _compare_stored_states(
-                    candidates, query, embedder, stored_states
+                    candidates, plan.question, query, embedder, stored_states
                 )
                 if similarities is not None:
                     features = compute_selection_features(candidates, plan, similarities)
@@ -128,6 +140,7 @@ async def weigh_evidence(
 
 async def _compare_stored_states(
     candidates: Sequence[QuoteCandidate],
+    question: str,
     query: QueryEmbedding | None,
     embedder: Embedder,
     stored_states: TokenStateReader,
@@ -140,7 +153,8 @@ async def _compare_stored_states(
     if len(states_by_chunk) < len(chunks):
         return None
     texts = [format_embedding_text(chunk.prefix, chunk.text) for chunk in chunks.values()]
-    spans_by_chunk = dict(zip(chunks, await embedder.locate_tokens(texts), strict=True))
+    *chunk_spans, question_spans = await embedder.locate_tokens([*texts, question])
+    spans_by_chunk = dict(zip(chunks, chunk_spans, strict=True))
     sentence_states = [
         _select_states(
             candidate,
@@ -154,7 +168,11 @@ async def _compare_stored_states(
     present = [states for states in sentence_states if states is not None]
     if len(present) < len(sentence_states):
         return None
-    return await asyncio.to_thread(compare_states, present, query.states, query.token_ids)
+    similarities = await asyncio.to_thread(compare_states, present, query.states, query.token_ids)
+    # A question that was embedded in other words, or cut, has other tokens.
+    if len(question_spans) != len(query.states):
+        return similarities
+    return replace(similarities, spans=question_spans)
 
 
 def _select_states(

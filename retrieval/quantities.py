@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Literal
 
 from retrieval.answer_values import NUMERAL_VALUE, VALUE_PATTERNS
-from retrieval.words import MONTHS, is_function_word, stem_word, strip_accents
+from retrieval.words import MONTHS, NUMERALS, is_function_word, stem_word, strip_accents
 
 QuantityKind = Literal["date", "percentage", "money", "number"]
 
@@ -35,7 +35,7 @@ class Quantity:
     @property
     def known_unit(self) -> str:
         """The unit by its English name; empty for a noun that is counted."""
-        return self.unit if self.kind in ("money", "percentage") else _UNIT_NAMES.get(self.unit, "")
+        return self.unit if self.kind in ("money", "percentage") else UNIT_NAMES.get(self.unit, "")
 
     @property
     def place(self) -> tuple[int, int]:
@@ -59,22 +59,8 @@ _MULTIPLIERS: Mapping[str, int] = {
     "million": 10**6, "milhoe": 10**6, "millone": 10**6, "millionen": 10**6, "mil": 1000,
     "billion": 10**9,
 }  # fmt: skip
-_NUMERALS: Mapping[str, int] = {
-    word: value
-    for value, words in {
-        1: "one um uma once", 2: "two dois duas dos deux zwei twice", 3: "three tres trois drei",
-        4: "four quatro quatre vier", 5: "five cinco cinq funf", 6: "six seis sechs",
-        7: "seven sete siete sept sieben", 8: "eight oito ocho huit acht",
-        9: "nine nove nueve neuf neun", 10: "ten dez diez dix zehn", 11: "eleven",
-        12: "twelve doze zwolf", 15: "fifteen quinze", 20: "twenty vinte veinte vingt zwanzig",
-        30: "thirty trinta treinta trente dreißig", 40: "forty", 50: "fifty",
-        60: "sixty sessenta", 70: "seventy", 80: "eighty", 90: "ninety", 100: "hundred",
-        1000: "thousand",
-    }.items()
-    for word in words.split()
-}  # fmt: skip
 # Units that have several names, in the forms of `stem_word`.
-_UNIT_NAMES: Mapping[str, str] = {
+UNIT_NAMES: Mapping[str, str] = {
     name: unit
     for unit, names in {
         "second": "s sec second segund sekund", "minute": "min minut",
@@ -161,7 +147,7 @@ def normalize_number(text: str) -> str:
     amount = _AMOUNT.search(text)
     if amount is None:
         words = [strip_accents(word.lower()) for word in _WORD.findall(text)]
-        values = [_NUMERALS[word] for word in words if word in _NUMERALS]
+        values = [NUMERALS[word] for word in words if word in NUMERALS]
         return str(sum(values)) if values else text.lower()
     number = amount.group()
     if _GROUPED.fullmatch(number):

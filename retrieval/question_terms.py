@@ -6,11 +6,19 @@ A passage about HX-9 is close in meaning to a question about HX-12, and does not
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from retrieval.words import MONTHS, is_function_word, split_words, stem_word, strip_accents
+from retrieval.words import (
+    MONTHS,
+    NUMERALS,
+    find_month_keys,
+    is_function_word,
+    split_words,
+    stem_word,
+    strip_accents,
+)
 
 _TOKEN = re.compile(r"\w+(?:[-./,:]\w+)*")
 _PARTS = re.compile(r"[-./,:]")
@@ -26,17 +34,21 @@ _CAPITALIZING_LANGUAGES = ("de",)
 # 10:30, 10h30, 5kg, 20th, 3/5/2024, 1.50: times, amounts and dates may be written otherwise.
 _MEASURE = re.compile(r"\d+(?:[.,:/-]\d+)+$|\d[\d.,]*(?:h\d*|[a-zº°]+)$")
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d$")
-# Dates in digits, as spreadsheets hold them; the month of 05/04/2026 is in doubt.
-_NUMERIC_DATE = re.compile(
-    r"(?<![\w-])(?:(?:1[5-9]|20)\d\d-(0[1-9]|1[0-2])(?:-[0-3]\d)?(?=t\d|(?![\w-]))"
-    r"|[0-3]?\d\.(0?[1-9]|1[0-2])\.(?:1[5-9]|20)\d\d(?!\w))"
-)
-_MONTH_STEMS = {
-    number: [stem_word(name) for name in MONTHS if MONTHS[name] == number]
-    for number in range(1, 13)
-}
 _NEXT_WORD = re.compile(r"\s*(?P<word>[^\W\d_]+|[%‰€$£°])")
 MAX_ALTERNATIVES = 4
+# "Plant 3", "plants 1, 2 and 4", "phase two".
+_LABEL = re.compile(
+    r"(?<![\w-])(?P<noun>[^\W\d_]{3,30})[ \t]+"
+    r"(?P<numbers>\d{1,3}"
+    r"(?:(?:, ?| ?[-–] ?| (?:and|or|to|und|oder|bis|e|ou|y|et|a|à) )\d{1,3}){0,9})"
+    r"(?![\w%°]|[.,:/-]\d)"
+)
+_SPELLED_LABEL = re.compile(
+    r"(?<![\w-])(?P<noun>[^\W\d_]{3,30})[ \t]+(?P<numbers>[^\W\d_]{2,12})\b"
+)
+_LABEL_RANGE = re.compile(r"[-–]|\b(?:to|bis|a|à)\b")
+# Fewer do not show that the number tells things apart.
+_MIN_LABELS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,7 @@ class TextTerms:
     tokens: frozenset[str]
     stems: frozenset[str]
     ranges: tuple[tuple[int, int], ...]
+    labels: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def holds_code(self, code: str) -> bool:
         """Tell whether the text holds the code, or a range of numbers that includes it."""
@@ -71,6 +84,12 @@ class TextTerms:
 
     def holds_name(self, name: str) -> bool:
         return stem_word(name) in self.stems
+
+    def lacks_label(self, noun: str, number: int) -> bool:
+        """Tell whether the text numbers such things, and none with this number."""
+        numbers = self.labels.get(stem_word(noun), frozenset())
+        is_held = number in numbers or (number > 9 and self.holds_code(str(number)))
+        return len(numbers) >= _MIN_LABELS and not is_held
 
 
 def find_question_terms(question: str, language: str | None) -> QuestionTerms:
@@ -116,6 +135,38 @@ def _is_identifier(token: str, following: str) -> bool:
     return token.isdecimal() and (next_word is None or is_function_word(next_word["word"]))
 
 
+def find_labels(question: str) -> list[tuple[str, int]]:
+    """Return the numbered things that the question names, as noun and number."""
+    labels = [
+        (match["noun"], int(match["numbers"]))
+        for match in _LABEL.finditer(question)
+        if match["numbers"].isdecimal()
+    ]
+    for match in _SPELLED_LABEL.finditer(question):
+        value = NUMERALS.get(_fold(match["numbers"]))
+        if value is not None and stem_word(match["numbers"]) == str(value):
+            labels.append((match["noun"], value))
+    return [(noun, number) for noun, number in labels if not _is_no_label(noun)]
+
+
+def _is_no_label(noun: str) -> bool:
+    return is_function_word(noun) or _fold(noun) in MONTHS
+
+
+def _index_labels(text: str) -> dict[str, frozenset[int]]:
+    """Return the numbers behind each noun; those that count a following word are none."""
+    numbers: dict[str, set[int]] = defaultdict(set)
+    for match in _LABEL.finditer(text):
+        next_word = _NEXT_WORD.match(text, match.end())
+        if next_word is None or is_function_word(next_word["word"]):
+            found = sorted(map(int, re.findall(r"\d+", match["numbers"])))
+            is_range = _LABEL_RANGE.search(match["numbers"])
+            numbers[stem_word(match["noun"])].update(
+                range(found[0], found[-1] + 1) if is_range else found
+            )
+    return {noun: frozenset(found) for noun, found in numbers.items()}
+
+
 def index_text_terms(texts: Iterable[str]) -> TextTerms:
     text = _fold("\n".join(texts))
     tokens: set[str] = set()
@@ -125,14 +176,12 @@ def index_text_terms(texts: Iterable[str]) -> TextTerms:
         # 2,450 and 2.450 and 2450 are one number.
         tokens.update([_PARTS.sub("", token)] if token[0].isdigit() else [])
     ranges = [(int(low), int(high)) for low, high in _RANGE.findall(text)]
-    stems = {stem_word(word) for word in split_words(text)}
-    # A question about "July 2025" is about the row of 2025-07.
-    for iso_month, dotted_month in _NUMERIC_DATE.findall(text):
-        stems.update(_MONTH_STEMS[int(iso_month or dotted_month)])
+    stems = {stem_word(word) for word in split_words(text)} | find_month_keys(text)
     return TextTerms(
         frozenset(tokens),
         frozenset(stems),
         tuple((low, high) for low, high in ranges if low < high <= low + _MAX_RANGE),
+        _index_labels(text),
     )
 
 

@@ -59,6 +59,14 @@ class QuoteCandidate:
         )
 
     @property
+    def section(self) -> str:
+        """The heading path at its position."""
+        view = self.context.view
+        return resolve_section(
+            view.text, view.section, self.chunk.char_start + self.start - view.char_start
+        )
+
+    @property
     def lead_in_text(self) -> str:
         return self.chunk.text[slice(*self.lead_in)] if self.lead_in else ""
 

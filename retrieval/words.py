@@ -40,6 +40,28 @@ MONTHS: Mapping[str, int] = {
     for name in names.split()
 }  # fmt: skip
 """Numbers of the months by their names in lower case, without accents."""
+NUMERALS: Mapping[str, int] = {
+    word: value
+    for value, words in {
+        1: "one um uma once", 2: "two dois duas dos deux zwei twice", 3: "three tres trois drei",
+        4: "four quatro cuatro quatre vier", 5: "five cinco cinq funf", 6: "six seis sechs",
+        7: "seven sete siete sept sieben", 8: "eight oito ocho huit acht",
+        9: "nine nove nueve neuf neun", 10: "ten dez diez dix zehn", 11: "eleven onze elf",
+        12: "twelve doze doce douze zwolf", 15: "fifteen quinze",
+        20: "twenty vinte veinte vingt zwanzig",
+        30: "thirty trinta treinta trente dreißig", 40: "forty", 50: "fifty",
+        60: "sixty sessenta", 70: "seventy", 80: "eighty", 90: "ninety", 100: "hundred",
+        1000: "thousand",
+    }.items()
+    for word in words.split()
+}  # fmt: skip
+"""Values of spelled-out numbers by their words in lower case, without accents."""
+# "once" and "um" count nothing by themselves, and "hundred" multiplies what stands before it.
+_NUMBER_KEYS: Mapping[str, str] = {
+    word: str(value)
+    for word, value in NUMERALS.items()
+    if value < 100 and word not in ("um", "uma", "once", "twice", "dos")
+}
 
 
 def split_words(text: str) -> list[str]:
@@ -147,9 +169,11 @@ class LexemeIndex:
 def stem_word(word: str) -> str:
     """Reduce a word to a key that most of its forms share: no accents, plural s or final vowel.
 
-    At most six letters.
+    At most six letters. A number has the key of its digits: "three" that of "3".
     """
     stem = strip_accents(word.lower())
+    if number := _NUMBER_KEYS.get(stem):
+        return number
     stem = stem[:-1] if len(stem) > 3 and stem.endswith("s") else stem
     stem = stem[:-1] if len(stem) > 4 and stem[-1] in "aeiouy" else stem
     # Numbers may differ in any digit, so they are never cut.
@@ -157,5 +181,26 @@ def stem_word(word: str) -> str:
 
 
 def extract_word_keys(text: str) -> set[str]:
-    """Return the keys of the text's topical words."""
-    return {stem_word(word) for word in extract_content_words(text)}
+    """Return the keys of the text's topical words, and of the months of its dates in digits."""
+    return {stem_word(word) for word in extract_content_words(text)} | find_month_keys(text)
+
+
+# Dates in digits, as spreadsheets hold them; the month of 05/04/2026 is in doubt.
+_NUMERIC_DATE = re.compile(
+    r"(?<![\w-])(?:(?:1[5-9]|20)\d\d-(0[1-9]|1[0-2])(?:-[0-3]\d)?(?=t\d|(?![\w-]))"
+    r"|[0-3]?\d\.(0?[1-9]|1[0-2])\.(?:1[5-9]|20)\d\d(?!\w))",
+    re.I,
+)
+_MONTH_KEYS = {
+    number: [stem_word(name) for name in MONTHS if MONTHS[name] == number]
+    for number in range(1, 13)
+}
+
+
+def find_month_keys(text: str) -> set[str]:
+    """Return the keys of the names of the months that dates in digits name: July of 2025-07."""
+    return {
+        key
+        for iso_month, dotted_month in _NUMERIC_DATE.findall(text)
+        for key in _MONTH_KEYS[int(iso_month or dotted_month)]
+    }

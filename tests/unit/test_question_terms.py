@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.question_terms import find_alternatives, find_question_terms, index_text_terms
+from retrieval.question_terms import (
+    find_alternatives,
+    find_labels,
+    find_question_terms,
+    index_text_terms,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +83,44 @@ def test_month_is_held_by_a_date_in_digits(text: str, is_held: bool) -> None:
     terms = index_text_terms([text])
     assert terms.holds_name("July") is is_held
     assert terms.holds_name("julho") is is_held
+
+
+PLANTS = (
+    "| Month | Plant 1 | Plant 2 | Plant 3 |\nPhases 1, 2 and 4 are paid; phase 5 is not. "
+    "Zones 6 to 9 are closed. The wreck lies at buoy 14, near buoys 17 and 19, and a lamp 21."
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_lacking"),
+    [
+        ("What was the output of plant 4 in July?", True),
+        ("What was the output of plant four?", True),
+        ("What was the output of plant three?", False),
+        ("What was the output of plant 2?", False),
+        ("Which phases follow phase 2?", False),
+        ("Is phase 3 paid?", True),
+        ("Is zone 7 open?", False),
+        ("Is zone 5 open?", True),
+        # Two digits are held wherever they stand.
+        ("How far was buoy 21 moved?", False),
+        # Nothing else of the kind is numbered, or the number counts.
+        ("What does room 4 hold?", False),
+        ("Which plant makes 4 pumps?", False),
+        ("What was due on May 4?", False),
+    ],
+)
+def test_numbered_thing_is_lacking_beside_others_of_its_kind(
+    question: str, is_lacking: bool
+) -> None:
+    terms = index_text_terms([PLANTS, "May 3, May 12."])
+    lacking = [terms.lacks_label(noun, number) for noun, number in find_labels(question)]
+    assert any(lacking) is is_lacking
+
+
+def test_numbers_behind_a_noun_that_count_the_next_word_number_nothing() -> None:
+    terms = index_text_terms(["Within the last 30 days, the last 60 days and the last 90 days."])
+    assert not terms.lacks_label("last", 45)
 
 
 def test_alternatives_have_the_shape_of_the_missing_code() -> None:

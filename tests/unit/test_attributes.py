@@ -1,0 +1,134 @@
+"""Which attribute a question asks for, and when nothing found speaks of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engines.sentence_splitter import RuleSentenceSplitter
+from retrieval.attributes import find_attribute
+from retrieval.confidence import assess_evidence
+from retrieval.context_packing import ContextPassage
+from retrieval.evidence import (
+    Evidence,
+    Similarities,
+    combine_features,
+    compare_states,
+    compute_selection_features,
+)
+from retrieval.query_plan import QueryPlan, plan_query
+from retrieval.quote_candidates import extract_quote_candidates
+from retrieval.relevance import RelevanceDecision
+from retrieval.response_builder import format_missing_codes
+from schemas.answer_profiles import AnswerProfile
+from tests.unit.retrieval_fakes import (
+    GuessedLanguageDetector,
+    LowercaseNameFolder,
+    locate_words,
+    token_states_of,
+)
+from tests.unit.retrieval_memory_index import make_contexts
+
+HANDBOOK = (
+    "# Leave\n\nEvery employee has 27 days of annual leave a year. "
+    "Leave is requested in the portal."
+)
+MACHINE = "The Velora weighs 9 kg and is 31 cm wide."
+
+
+def plan(question: str, language: str) -> QueryPlan:
+    return plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
+
+
+def assess(question: str, text: str, language: str = "en") -> RelevanceDecision:
+    contexts: list[ContextPassage] = list(make_contexts(text))
+    candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
+    states, token_ids = token_states_of(question)
+    compared = compare_states(
+        [
+            ((rows * 127).astype(np.int8), ids)
+            for rows, ids in (token_states_of(item.readable_text) for item in candidates)
+        ],
+        states,
+        token_ids,
+    )
+    similarities = Similarities(
+        compared.tokens, compared.weights, compared.reverse, locate_words(question)
+    )
+    query_plan = plan(question, language)
+    features = compute_selection_features(candidates, query_plan, similarities)
+    return assess_evidence(
+        RelevanceDecision(False, 0.9, 0.5, 0.0, "rules"),
+        Evidence(candidates, combine_features(features), similarities),
+        contexts,
+        [0.9, 0.1],
+        query_plan,
+        AnswerProfile(min_confidence=0.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "language", "expected"),
+    [
+        ("What is the parental leave?", "en", ["parental", "leave"]),
+        ("How many weeks of parental leave are there?", "en", ["parental", "leave"]),
+        ("What was the number of employees at the end of 2024?", "en", []),
+        ("Which vendor made the disk?", "en", ["vendor"]),
+        ("Which foreign branch of Larkfield pays?", "en", ["branch"]),
+        ("To how many newton metres are the rods tightened?", "en", ["metres"]),
+        ("What happened at noon?", "en", []),
+        ("How much does the small machine cost?", "en", ["cost"]),
+        ("Qual é a área da loja?", "pt", ["área"]),
+        ("Quanto custa a máquina?", "pt", ["custa"]),
+        ("O que acontece aos livros?", "pt", []),
+        ("Wie lange ist die Garantie für den Stuhl?", "de", ["Garantie"]),
+        ("Quelle est la profondeur du bassin ?", "fr", ["profondeur"]),
+        ("¿Cuál es la altura de la torre?", "es", ["altura"]),
+        ("annual leave days", "en", []),
+    ],
+)
+def test_attribute_is_read_from_the_form_of_the_question(
+    question: str, language: str, expected: list[str]
+) -> None:
+    attribute = find_attribute(question, language)
+    places = attribute.words if attribute else ()
+    assert [question[slice(*place)] for place in places] == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "missing"),
+    [
+        ("What is the parental leave of an employee?", HANDBOOK, ("parental leave",)),
+        ("How much does the Velora cost?", MACHINE, ("cost",)),
+        ("Which colour has the Velora?", MACHINE, ("colour",)),
+    ],
+)
+def test_attribute_that_nothing_speaks_of_is_refused(
+    question: str, text: str, missing: tuple[str, ...]
+) -> None:
+    decision = assess(question, text)
+    assert decision.refused and decision.missing_terms == missing
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "language"),
+    [
+        ("What is the annual leave of an employee?", HANDBOOK, "en"),
+        ("How much does the Velora cost?", "The price of the Velora is 480 euros.", "en"),
+        # Nothing of the question is held: a paraphrase, which the probability judges.
+        ("What is the vacation entitlement?", HANDBOOK, "en"),
+        ("Wie lange ist die Garantie der Pumpe?", "Die Garantiezeit der Pumpe ist lang.", "de"),
+        # The text is in another language than the question.
+        ("Qual é a licença de um employee?", HANDBOOK, "pt"),
+    ],
+)
+def test_held_paraphrased_and_foreign_attributes_are_not_missed(
+    question: str, text: str, language: str
+) -> None:
+    assert not assess(question, text, language).missing_terms
+
+
+def test_refusal_says_what_the_passages_speak_of() -> None:
+    decision = assess("What is the parental leave of an employee?", HANDBOOK)
+    (message,) = format_missing_codes(decision, "en")
+    assert message == "The passages found mention Leave, not parental leave."
