@@ -12,11 +12,12 @@ from typing import Any
 from uuid import UUID
 
 from schemas.events.control import Scope
+from schemas.records import Record
 from schemas.rows import ErasureReceiptRow, ErasureRequestRow, KeysDestroyedRow
 from sql.derived_tables import DERIVED_TABLES
 from sql.errors import translate_database_errors
 from sql.invalidation import ALL_GENERATIONS, record_index_change
-from sql.log import lock_expired_batches
+from sql.log import encode_headers, lock_expired_batches
 from sql.pool import Connection, Pool, execute, execute_many, fetch_row, fetch_rows, fetch_value
 from sql.query_loader import load_query
 
@@ -291,6 +292,11 @@ class PgErasure:
                 await record_index_change(connection, ALL_GENERATIONS, [tenant])
                 # In the same transaction, so that a repeated erasure adds nothing twice.
                 await self._add_counts(connection, receipt, {"source_changes": n_source_changes})
+
+    async def replace_event(self, offset: int, record: Record) -> None:
+        """Replace the content of a record of the Postgres log; its offset stays."""
+        headers = encode_headers(record.headers)
+        await execute(self._pool, "replace_event", record.topic, offset, headers, record.value)
 
     async def erase_late_jobs(self, documents: Sequence[UUID], *, before: datetime) -> None:
         """Delete jobs that were opened while the rows were deleted."""

@@ -18,6 +18,7 @@ from schemas.events import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.ids import compute_file_sha256, content_id
 from schemas.ports.engines import BlobStore, StoredBlob
 from schemas.topics import CONTROL
+from services.erasure.clear_aliases import seal_clear_amendments
 from services.erasure.drain import DrainBarrier
 from services.erasure.key_destruction import overwrite_destroyed_shares
 from services.erasure.service import build_receipt
@@ -66,6 +67,10 @@ class DocumentEraser:
             documents = await tables.begin(
                 request.receipt_id, request.tenant, request.scope, request.subject
             )
+            if request.scope == "tenant":
+                await self._destroy_keys(
+                    tables, request, await seal_clear_amendments(self.storage, request.tenant)
+                )
             await self._erase_documents(tables, request, documents)
             await tables.mark_done(request.receipt_id)
         return await build_receipt(

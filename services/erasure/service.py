@@ -18,6 +18,7 @@ from schemas.ports.log import EventLog
 from schemas.records import Record
 from schemas.rows import ErasureRequestRow
 from schemas.topics import CONTROL, FEEDBACK, OUTCOMES, RAW
+from services.erasure.clear_aliases import read_clear_amendments
 from services.storage import Storage
 from sql.erasure import (
     DONE_MARKER,
@@ -169,6 +170,10 @@ async def build_receipt(
         # A fact is on neither topic.
         for topic in (unsealed_topics if request.scope != "fact" else ())
     ]
+    n_clear_aliases = 0
+    if request.scope == "tenant" and not readable_now:
+        async for _ in read_clear_amendments(storage, request.tenant):
+            n_clear_aliases += 1
     destroyed = "keys" in counts or not readable_now
     return ErasureCompleted(
         receipt_id=request.receipt_id,
@@ -179,7 +184,7 @@ async def build_receipt(
         method="keys destroyed" if destroyed else "nothing",
         remains=[
             *map(str, retentions),
-            *_describe_readable_events(since, readable_now),
+            *_describe_readable_events(since, readable_now, n_clear_aliases),
             *_describe_database_remains(
                 unscrubbed, write_ahead, is_scrubbed=storage.key_file is not None
             ),
@@ -198,7 +203,11 @@ async def _fetch_topic_retention(log: EventLog, topic: str, now: datetime) -> To
     return TopicRetention(topic, now + retention if retention is not None else None)
 
 
-def _describe_readable_events(since: datetime | None, readable_now: bool) -> Iterator[str]:
+def _describe_readable_events(
+    since: datetime | None, readable_now: bool, n_clear_aliases: int
+) -> Iterator[str]:
+    if n_clear_aliases:
+        yield f"topic {CONTROL}: unsealed alias events of an earlier version: {n_clear_aliases}"
     if readable_now:
         yield f"{ENCRYPTED_TOPICS}: this tenant keeps its events readable"
     elif since is not None:

@@ -140,6 +140,10 @@ with deleted as (
 ), {record_expired_ranges}
 select count(*) from deleted
 
+-- name: replace_event
+-- Replace headers and value of the record of topic $1 at offset $2.
+update events set headers = $3::text::jsonb, value = $4 where topic = $1 and position = $2
+
 -- name: erase_withdrawn_rows
 -- Delete rows of the withdrawn life from `{table}`.
 delete from {table} t using unnest($1::uuid[]) k (document_id)

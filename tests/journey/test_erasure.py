@@ -19,6 +19,7 @@ from tests.support.erasure import (
     CANARY_TEXT,
     METADATA_CANARY,
     OTHER_TEXT,
+    append_clear_alias,
     erase,
     wait_until_erased,
 )
@@ -217,6 +218,34 @@ async def test_aliases_are_found_nowhere_after_erasure_of_their_tenant(
             await storage.codec.decode(record)
     feed = await world.fetch_json("/v1/events", topics="control", after="begin", limit=200)
     assert not any(canary in str(feed) for canary in canaries)
+
+
+async def test_aliases_of_an_earlier_version_are_sealed_and_erased_with_their_tenant(
+    world: ApiWorld, settings: Settings, database: str
+) -> None:
+    await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
+    storage = world.worker.storage
+    await append_clear_alias(storage, "default", CANARY)
+    await append_clear_alias(storage, "other", METADATA_CANARY)
+    await eventually(
+        lambda: find_canaries(database, settings.data_dir, [CANARY, METADATA_CANARY]),
+        lambda found: "anabranch.entity_aliases" in found,
+    )
+
+    receipt = await erase(world, "tenant", "default")
+
+    assert receipt["removed"]["entity_aliases"] == 1
+    assert not any("unsealed" in remains for remains in receipt["remains"])
+    assert await find_canaries(database, settings.data_dir, [CANARY]) == set()
+    assert "control" in await find_canaries(database, settings.data_dir, [METADATA_CANARY])
+    erased, other = [
+        record
+        async for record in storage.log.read("control")
+        if record.record.headers["ce_type"] == b"entity.amended.v1"
+    ]
+    with pytest.raises(DataErased):
+        await storage.codec.decode(erased)
+    assert (await storage.codec.decode(other)).data.add_aliases == [METADATA_CANARY]
 
 
 async def test_erased_document_can_be_ingested_again(world: ApiWorld) -> None:

@@ -20,7 +20,14 @@ from streams.kafka.broker import Broker
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables, find_in_topics
-from tests.support.erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
+from tests.support.erasure import (
+    CANARY,
+    CANARY_TEXT,
+    METADATA_CANARY,
+    OTHER_TEXT,
+    append_clear_alias,
+    erase,
+)
 from tests.support.eventually import eventually
 from tests.support.kafka_fixture import require_kafka, run_broker
 from tests.support.simulated_table import TOPIC, SimulatedTable
@@ -275,3 +282,17 @@ async def test_broker_files_contain_no_erased_text(
             ),
             "the end of what topic raw keeps",
         )
+
+
+async def test_receipt_counts_aliases_of_an_earlier_version(
+    settings: Settings, kafka_settings: KafkaClientSettings, database: str, overrides: Overrides
+) -> None:
+    async with run_system(settings, database, overrides) as world:
+        await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
+        await append_clear_alias(world.worker.storage, "default", CANARY)
+        pool = world.worker.storage.pool
+        await eventually(lambda: find_in_tables(pool, CANARIES), what="the alias")
+        receipt = await erase(world, "tenant", "default")
+        assert "topic control: unsealed alias events of an earlier version: 1" in receipt["remains"]
+        assert await find_in_tables(pool, CANARIES) == set()
+        assert "control" in await asyncio.to_thread(find_in_topics, kafka_settings, CANARIES)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
+from schemas.events import EntityAmended
+from schemas.timestamps import utc_now
+from schemas.topics import CONTROL
+from services.storage import Storage
+from streams.codec import Codec
+from streams.publisher import build_root_event
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
 
@@ -42,3 +49,17 @@ async def wait_until_erased(world: ApiWorld, receipt_id: str) -> dict[str, Any]:
         lambda receipt: receipt and receipt["state"] == "done",
         what=f"erasure {receipt_id}",
     )
+
+
+async def append_clear_alias(storage: Storage, tenant: str, alias: str) -> None:
+    """Append an event as the versions did that did not seal aliases."""
+    entity_id = uuid4()
+    event = build_root_event(
+        EntityAmended(tenant=tenant, entity_id=entity_id, add_aliases=[alias]),
+        uuid4(),
+        "anabranch/entities",
+        utc_now,
+        tenant=tenant,
+    )
+    clear_codec = Codec(signer=storage.codec.signer)
+    await storage.log.append([await clear_codec.encode(event, CONTROL, str(entity_id))])
