@@ -195,10 +195,15 @@ async def run_pipeline(
             route,
             ranking,
             relevance,
-            assumptions=(
-                *([format_filter_assumption(plan.stated)] if plan.stated is not None else []),
-                *map(format_alias_assumption, (*aliases, *stated_aliases)),
-                *(format_assumption(link, question) for link in candidates.links),
+            assumptions=tuple(
+                # The question may name the same thing twice.
+                dict.fromkeys(
+                    [
+                        *([format_filter_assumption(plan.stated)] if plan.stated else []),
+                        *map(format_alias_assumption, (*aliases, *stated_aliases)),
+                        *(format_assumption(link, question) for link in candidates.links),
+                    ]
+                )
             ),
             model_uses=model_uses,
             notes=(*notes, *stated_notes),

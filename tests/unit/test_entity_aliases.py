@@ -105,6 +105,11 @@ async def test_question_by_alias_finds_the_entity_and_says_so() -> None:
     assert assumptions == []
 
 
+async def test_alias_that_is_named_twice_is_reported_once() -> None:
+    cited, assumptions = await ask(make_alias_harness(), "What does HAL hold, and why HAL?")
+    assert cited == "granary" and len(assumptions) == 1
+
+
 async def test_failed_alias_lookup_costs_only_the_aliases() -> None:
     built = make_alias_harness()
     built.index.channel_errors["aliases"] = DatabaseUnavailable("gone")
