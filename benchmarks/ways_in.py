@@ -4,6 +4,10 @@ A worker and an API run as processes of their own; the client, a server of files
 ingest` share the machine with them, so the CPU of each is reported beside the rate. Null engines,
 except the chunker.
 
+`bare_upload` is the least that uploads can cost: the same client sends the same forms to a server
+that only writes them to files. `reachable_of_raw` is the rate of `raw` that would be left if an
+upload cost no more than that, and the stages as much as for records in `raw`.
+
 python -m benchmarks.ways_in --documents 1000
 """
 
@@ -18,11 +22,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx2
+import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.overrides import Overrides
@@ -64,14 +72,18 @@ class Services:
     files_url: str
 
     def read_cpu_s(self) -> dict[str, float]:
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        own = resource.getrusage(resource.RUSAGE_SELF)
         return {
-            "client": own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime,
+            "client": read_client_cpu_s(),
             "api": self.api.measure_cpu(),
             "worker": self.worker.measure_cpu(),
             "postgres": measure_tree_cpu(self.postmaster),
         }
+
+
+def read_client_cpu_s() -> float:
+    """Return the CPU of this process and of those that it has started and that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 async def append_to_raw(services: Services, texts: list[str]) -> None:
@@ -106,22 +118,23 @@ async def ingest_recursively(services: Services, texts: list[str]) -> None:
 
 
 async def upload(services: Services, texts: list[str]) -> None:
-    await post_documents(
-        services,
-        [
-            {
-                "files": {"file": (f"upload-{number}.md", text.encode())},
-                "data": {"external_id": f"upload-{number}"},
-            }
-            for number, text in enumerate(texts)
-        ],
-    )
+    await post_documents(services.api, make_forms(texts))
+
+
+def make_forms(texts: list[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "files": {"file": (f"upload-{number}.md", text.encode())},
+            "data": {"external_id": f"upload-{number}"},
+        }
+        for number, text in enumerate(texts)
+    ]
 
 
 async def fetch_urls(services: Services, texts: list[str]) -> None:
     write_files(services.folder / "served", texts)
     await post_documents(
-        services,
+        services.api,
         [
             {"json": {"url": f"{services.files_url}/doc-{number}.md"}}
             for number in range(len(texts))
@@ -129,8 +142,8 @@ async def fetch_urls(services: Services, texts: list[str]) -> None:
     )
 
 
-async def post_documents(services: Services, bodies: list[dict[str, Any]]) -> None:
-    url, headers = services.api.ready
+async def post_documents(api: ServiceProcess, bodies: list[dict[str, Any]]) -> None:
+    url, headers = api.ready
     remaining = iter(bodies)
     async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=60) as client:
 
@@ -173,6 +186,54 @@ async def measure_way(
     after = services.read_cpu_s()
     return {"documents_per_second": len(texts) / timer.seconds} | {
         f"{name}_cpu_ms": 1000 * (after[name] - before[name]) / len(texts) for name in before
+    }
+
+
+async def run_bare_server(
+    settings: Settings, dsn: str, overrides: Overrides, ready: Connection
+) -> None:
+    """Write each request's body to a file, with the HTTP server of the API and nothing else."""
+    folder = settings.data_dir / "bare"
+    folder.mkdir()
+    names = count()
+
+    async def store(_: Scope, receive: Receive, send: Send) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body", False):
+                break
+        (folder / str(next(names))).write_bytes(body)
+        await send({"type": "http.response.start", "status": 202, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    config = uvicorn.Config(store, port=0, log_config=None, access_log=False, lifespan="off")
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    ready.send((f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", {}))
+    await task
+
+
+async def measure_bare_upload(
+    settings: Settings, texts: list[str], raw: dict[str, float]
+) -> dict[str, float]:
+    async with run_service(run_bare_server, settings, "", make_overrides) as server:
+        forms = make_forms(texts)
+        client_cpu_s, server_cpu_s = read_client_cpu_s(), server.measure_cpu()
+        with Timer() as timer:
+            await post_documents(server, forms)
+        cpu_ms = {
+            "client_cpu_ms": 1000 * (read_client_cpu_s() - client_cpu_s) / len(texts),
+            "server_cpu_ms": 1000 * (server.measure_cpu() - server_cpu_s) / len(texts),
+        }
+    raw_cpu_ms = sum(ms for name, ms in raw.items() if name.endswith("_cpu_ms"))
+    return {
+        "documents_per_second": len(texts) / timer.seconds,
+        **cpu_ms,
+        "reachable_of_raw": raw_cpu_ms / (raw_cpu_ms + sum(cpu_ms.values())),
     }
 
 
@@ -228,6 +289,9 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
         for number, way in enumerate(WAYS):
             share = texts[number * (documents + 1) :][: documents + 1]
             figures[way.__name__] = await measure_way(way, services, share)
+        figures["bare_upload"] = await measure_bare_upload(
+            settings, texts[:documents], figures[append_to_raw.__name__]
+        )
     return {"benchmark": "ways_in", "documents": documents, "cores": os.cpu_count(), **figures}
 
 
