@@ -90,6 +90,11 @@ class Exam(Value):
     failed: int = Field(0, description="Questions that failed.")
 
 
+DefaultReason = Literal["too_few_questions", "interval", "no_gain"]
+"""Why the default threshold of refusal stays: nothing was learned; a stricter one may refuse more
+answerable questions than allowed; it is not shown to refuse more of the others."""
+
+
 class CalibrationRequest(ExamRequest):
     """Learn thresholds from judgements where there are enough, else from an exam."""
 

@@ -62,6 +62,15 @@ def exam(*, options: ExamOptions = DEFAULT_EXAM, common: RemoteOptions = DEFAULT
     return 0
 
 
+DEFAULT_REASONS = {
+    "too_few_questions": "too few questions to learn from: the default thresholds stay",
+    "interval": "the default threshold of refusal stays: so few questions do not show that a "
+    "stricter one keeps --false-refusals",
+    "no_gain": "the default threshold of refusal stays: a stricter one is not shown to refuse more "
+    "of the questions that the documents do not answer",
+}
+
+
 def calibrate(
     *,
     coverage: float = 0.9,
@@ -86,10 +95,8 @@ def calibrate(
         return 0
     names = ("generation", "basis", "questions", "coverage", "min_confidence", "trim")
     print_fields({name: result[name] for name in names})
-    if result["basis"] == "uncalibrated":
-        print_stderr(
-            "too few questions to learn from: the default thresholds stay", quiet=common.quiet
-        )
+    if reason := result["default_reason"]:
+        print_stderr(DEFAULT_REASONS[reason], quiet=common.quiet)
     return 0
 
 

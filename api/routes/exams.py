@@ -11,7 +11,7 @@ from pydantic import Field
 from api.audit import AuditedRoute
 from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
 from api.responses import Page, ResponseModel, Time
-from schemas.exams import CalibrationBasis, CalibrationRequest, ExamRequest
+from schemas.exams import CalibrationBasis, CalibrationRequest, DefaultReason, ExamRequest
 
 router = APIRouter(
     tags=["exams"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)]
@@ -82,6 +82,11 @@ class CalibrationResponse(ResponseModel):
     min_confidence: float | None
     trim: float | None
     exam_id: str | None
+    default_reason: DefaultReason | None = Field(
+        description="Why the default `min_confidence` stays: too few questions, a stricter one may "
+        "refuse too many answerable questions (`interval`), or it is not shown to refuse more of "
+        "the others (`no_gain`). Null if it was learned.",
+    )
     held_out: HeldOutMeasures | None = Field(description="Null for fewer than two documents.")
     exam: ExamReport
 

@@ -64,11 +64,13 @@ class ExamService:
         async with self.retrievers.acquire(request.generation) as (generation, retriever):
             exam = await self._run_exam(caller, generation, retriever, request)
             judged = await self._run_judged(caller, generation, retriever, request)
-        calibration = calibrate(exam, judged, request)
+        result = calibrate(exam, judged, request)
+        calibration = result.calibration
         await self.decisions.publish_calibration(calibration)
         await wait_until_projected(partial(self._has_calibration, calibration))
         held_out = measure_held_out(exam.items, request.coverage, request.false_refusals)
         return calibration.model_dump(mode="json") | {
+            "default_reason": result.reason,
             "held_out": held_out,
             "exam": await self._report(exam),
         }

@@ -335,8 +335,9 @@ class FakeExams:
 
     async def calibrate(self, caller: Principal, request: Any) -> dict[str, Any]:
         exam = make_exam(caller.tenant)
-        calibration = calibrate(exam, [], request)
-        return calibration.model_dump(mode="json") | {
+        result = calibrate(exam, [], request)
+        return result.calibration.model_dump(mode="json") | {
+            "default_reason": result.reason,
             "held_out": None,
             "exam": summarize_exam(exam, {}),
         }

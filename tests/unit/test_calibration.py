@@ -11,6 +11,7 @@ import pytest
 from evaluation.calibration import (
     calibrate,
     find_lower_quantile,
+    find_safe_quantile,
     learn_thresholds,
     measure_held_out,
 )
@@ -84,21 +85,62 @@ def make_exam(items: list[ExamItem]) -> Exam:
     )
 
 
+def with_probabilities(items: list[ExamItem], *probabilities: float) -> list[ExamItem]:
+    """Return the items with these probabilities in turn."""
+    return [
+        item.model_copy(update={"probability": probabilities[number % len(probabilities)]})
+        for number, item in enumerate(items)
+    ]
+
+
 def test_exam_thresholds_are_limited_and_judgements_win() -> None:
     items, request = make_items(), CalibrationRequest()
-    by_exam = calibrate(make_exam(items), [], request)
+    hidden = with_probabilities(make_items(hidden=True), 0.07, 0.3)
+    result = calibrate(make_exam(items + hidden), [], request)
+    by_exam = result.calibration
     assert (by_exam.basis, by_exam.scores, by_exam.generation) == ("exam", "abc", "g2")
-    assert by_exam.min_confidence == request.max_confidence
+    assert by_exam.min_confidence == request.max_confidence and result.reason is None
     assert by_exam.trim is not None and by_exam.trim <= request.max_trim
-    by_people = calibrate(make_exam(items), items[:40], request)
-    assert (by_people.basis, by_people.questions) == ("judgements", 40)
+    by_people = calibrate(make_exam(items), items, request).calibration
+    assert (by_people.basis, by_people.questions) == ("judgements", len(items))
     assert by_people.min_confidence is not None
     assert by_people.min_confidence > request.max_confidence
+
+
+def test_few_questions_do_not_refuse_more_than_the_default() -> None:
+    items = make_items(25)
+    assert 30 <= len(items) < 59
+    result = calibrate(make_exam(items), [], CalibrationRequest())
+    assert (result.calibration.basis, result.reason) == ("exam", "interval")
+    assert result.calibration.min_confidence is None
+    assert result.calibration.trim is not None and result.calibration.trim <= 0.8
+
+
+def test_stricter_refusal_without_gain_is_not_learned() -> None:
+    items = make_items()
+    # The questions without an answer score as high as the others.
+    result = calibrate(make_exam(items + make_items(hidden=True)), [], CalibrationRequest())
+    assert (result.calibration.min_confidence, result.reason) == (None, "no_gain")
+
+
+def test_lower_threshold_than_the_default_is_learned() -> None:
+    items = with_probabilities(make_items(25), *[0.02] * 2, *[0.6] * 18)
+    result = calibrate(make_exam(items), [], CalibrationRequest())
+    assert (result.calibration.min_confidence, result.reason) == (0.02, None)
+
+
+def test_safe_quantile_needs_fifty_nine_scores_for_one_in_twenty() -> None:
+    assert find_safe_quantile([0.5] * 58, 0.05) == 0.0
+    assert find_safe_quantile([0.3, *[0.5] * 58], 0.05) == 0.3
+    assert find_safe_quantile([n / 20_000 for n in range(20_000)], 0.05) == pytest.approx(
+        0.05, abs=0.003
+    )
+    assert find_safe_quantile([0.5] * 100, 0.0) == 0.0
 
 
 @pytest.mark.parametrize("hidden", [True, False])
 def test_too_few_answerable_questions_are_labelled_uncalibrated(hidden: bool) -> None:
     items = make_items(hidden=True) if hidden else make_items(5)
-    calibration = calibrate(make_exam(items), [], CalibrationRequest())
-    assert calibration.basis == "uncalibrated"
-    assert calibration.min_confidence is None and calibration.trim is None
+    result = calibrate(make_exam(items), [], CalibrationRequest())
+    assert (result.calibration.basis, result.reason) == ("uncalibrated", "too_few_questions")
+    assert result.calibration.min_confidence is None and result.calibration.trim is None
