@@ -57,8 +57,8 @@ class EntityService:
                 f"The entity {entity['name']!r} has no added or found alias {unknown[0]!r}.",
                 code="UNKNOWN_ALIAS",
                 remedy=(
-                    "`GET /v1/entities/{id}` lists `added_aliases` and `found_aliases`. The other "
-                    "names stand in documents and cannot be removed."
+                    "List its added and found aliases with GET /v1/entities/{id}. Its other names "
+                    "stand in documents and cannot be removed."
                 ),
             )
         event = build_root_event(
@@ -105,7 +105,7 @@ class EntityService:
             raise InvalidRequest(
                 "The request changes nothing.",
                 code="NOTHING_TO_AMEND",
-                remedy="Set add_aliases or remove_aliases.",
+                remedy="Name an alias to add or to remove.",
             )
         count = len(entity["added_aliases"]) + len(amendment.add_aliases)
         if count > MAX_ALIASES:

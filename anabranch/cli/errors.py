@@ -64,6 +64,7 @@ CLI_EQUIVALENTS = {
     "GET /v1/documents": "`anabranch documents list`",
     "GET /v1/documents/{id}": "`anabranch documents show`",
     "GET /v1/entities": "`anabranch entities list`",
+    "GET /v1/entities/{id}": "`anabranch entities show`",
     "GET /v1/erasures": "`anabranch erase receipts`",
     "GET /v1/events": "`anabranch watch`",
     "GET /v1/facts": "`anabranch facts list`",
@@ -75,13 +76,12 @@ CLI_EQUIVALENTS = {
 }
 """Command by API call."""
 CLI_PHRASES = {
-    " or `anabranch keys list`": "",
-    " or GET /v1/facts": "",
     "Use the `next` value of the previous page.": (
         "Use the `--after` value printed with the previous page."
     ),
 }
 """Translations of phrases that name more than an API call."""
+REPEATED_COMMAND = re.compile(r"(`anabranch [^`]+`) or \1")
 API_CALL = re.compile(r"`?((?:GET|POST) /v1/[\w/{}-]+)`?")
 DEFAULT_REMEDY = "Run the command with --help for its options."
 HTTP_MARKERS = ("GET /", "POST /", "/v1/", "/openapi.json")
@@ -93,4 +93,6 @@ def to_cli_remedy(code: str, remedy: str) -> str:
     for phrase, translation in CLI_PHRASES.items():
         remedy = remedy.replace(phrase, translation)
     remedy = API_CALL.sub(lambda match: CLI_EQUIVALENTS.get(match[1], match[0]), remedy)
+    # Of a remedy that names the command beside the call.
+    remedy = REPEATED_COMMAND.sub(r"\1", remedy)
     return DEFAULT_REMEDY if any(marker in remedy for marker in HTTP_MARKERS) else remedy

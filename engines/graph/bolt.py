@@ -220,7 +220,7 @@ def _server_error(error: Exception) -> ServerCallError:
     return ServerCallError(
         f"The graph server does not answer ({type(error).__name__}).",
         code="GRAPH_UNAVAILABLE",
-        remedy="Check ANABRANCH_GRAPH__BOLT_URL. GET /v1/graph/subgraph needs no server.",
+        remedy="Check ANABRANCH_GRAPH__BOLT_URL.",
         is_retryable=False,
     )
 

@@ -67,8 +67,5 @@ def no_graph_server_error(tenant: str) -> InvalidRequest:
     return InvalidRequest(
         f"No graph server is configured for tenant {tenant}.",
         code="NO_GRAPH_SERVER",
-        remedy=(
-            "Set ANABRANCH_GRAPH__BOLT_URL and ANABRANCH_GRAPH__DATABASES. "
-            "GET /v1/graph/subgraph needs no server."
-        ),
+        remedy="Set ANABRANCH_GRAPH__BOLT_URL and ANABRANCH_GRAPH__DATABASES.",
     )

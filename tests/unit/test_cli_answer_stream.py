@@ -121,6 +121,14 @@ def test_http_remedies_are_replaced_on_command_line(code: str) -> None:
             "List the tenant's keys with `anabranch keys list`.",
         ),
         (
+            "List runs with `anabranch runs list` or GET /v1/runs.",
+            "List runs with `anabranch runs list`.",
+        ),
+        (
+            "List its aliases with GET /v1/entities/{id}.",
+            "List its aliases with `anabranch entities show`.",
+        ),
+        (
             "Wait. `GET /v1/dead-letters` lists documents.",
             "Wait. `anabranch dlq list` lists documents.",
         ),
