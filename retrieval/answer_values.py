@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from retrieval.question_terms import find_question_terms, index_text_terms
@@ -95,7 +95,10 @@ VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
     "contact": re.compile(
         r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++|https?://\S+|\+?\d[\d ()/-]{6,}\d"
     ),
-    "name": re.compile(rf"(?<!\w){_NAME_WORD}(?: (?:(?:de|da|do|dos|van|von|del) )?{_NAME_WORD})*"),
+    "name": re.compile(
+        rf"(?<!\w)(?:(?:Dr|Prof|Mr|Mrs|Ms|Sr|Sra|Eng)\. )?{_NAME_WORD}"
+        rf"(?: (?:(?:de|da|do|dos|van|von|del) )?{_NAME_WORD})*"
+    ),
 }
 # A number that is spelled out.
 _NUMERAL_WORDS = (
@@ -112,10 +115,33 @@ NUMERAL_VALUE = re.compile(
     rf"|(?<![\w-])(?:[^\W\d_]{{1,20}}-)?{_NUMERAL_WORDS}(?!-\w)",
     re.I,
 )
+_MIN_ROOT_LETTERS = 4
 # More than a clause shares words.
 _CODE_WEIGHT = 10
 _COUNTED = re.compile(
-    r"\b(?:how many|quant[oa]s|cuánt[oa]s|combien de|wie ?viele) (?P<noun>\w+)", re.I
+    r"\b(?:how many|quant[oa]s|cuánt[oa]s|combien de|wie ?viele|numbers? of|(?:an)?zahl (?:der|von)"
+    r"|(?:número|quantidade|cantidad|nombre) d(?:e|[oa]s|e l[oa]s|es)) (?P<noun>\w+)",
+    re.I,
+)
+# Units by the dimension that the question asks for: "how wide" is no weight.
+_DIMENSIONS: Sequence[tuple[re.Pattern[str], re.Pattern[str]]] = tuple(
+    (re.compile(rf"\b(?:{asked})\b", re.I), re.compile(rf"\s?(?:{units})(?!\w)", re.I))
+    for asked, units in (
+        (
+            "how (?:wide|tall|high|deep|thick)|width|height|depth|thickness|largura|altura|"
+            "profundidade|ancho|anchura|largeur|hauteur|profondeur|wie (?:breit|tief|dick)|breite"
+            "|höhe|tiefe",
+            "mm|cm|m|km|met(?:er|re)s?|centimet(?:er|re)s?|millimet(?:er|re)s?|metros?|inch(?:es)?"
+            "|in|ft|feet",
+        ),
+        (
+            "how heavy|weighs?|weight|pesa|peso|pèse|poids|wie schwer|wiegt|gewicht",
+            "g|kg|t|lbs?|grams?|kilo(?:gram(?:me?)?)?s?|tonn?e?s?|gramas?|quilos?|kilos?|gramm",
+        ),
+    )
+)
+_AMOUNT_ASKED = re.compile(
+    r"\b(?:how much|de quanto|de cuánto|wie hoch|a combien|à combien)\b", re.I
 )
 _CLAUSE_END = re.compile(r"[,;:.!?](?=\s)|\s(?:and|but|or|e|mas|ou|y|pero|et|mais|und|aber|oder)\s")
 
@@ -178,6 +204,7 @@ def choose_value(
     ]
     question_keys = {stem_word(word) for word in extract_content_words(question)}
     codes = find_question_terms(question, None).codes
+    matches = _prefer_unit(matches, sentence, question) if answer_type == "number" else matches
     counted = _COUNTED.search(question)
     counted_keys = extract_word_keys(counted["noun"]) if counted else set()
 
@@ -199,6 +226,24 @@ def choose_value(
     if not matches or (len(matches) > 1 and ratings.count(best) > 1):
         return None
     return matches[ratings.index(best)].span()
+
+
+def _prefer_unit(matches: list[re.Match[str]], sentence: str, question: str) -> list[re.Match[str]]:
+    """Return the numbers that have a unit of the dimension that the question asks for, if any.
+
+    Of an amount that is told in other words and in money, the money is exact.
+    """
+    units = next((units for asked, units in _DIMENSIONS if asked.search(question)), None)
+    amounts = (
+        list(VALUE_PATTERNS["money"].finditer(sentence)) if _AMOUNT_ASKED.search(question) else []
+    )
+    fitting = [
+        match
+        for match in matches
+        if (units is not None and units.match(sentence, match.end()))
+        or any(amount.start() <= match.start() < amount.end() for amount in amounts)
+    ]
+    return fitting or matches
 
 
 def _is_inside_sentence(sentence: str, start: int) -> bool:
@@ -226,10 +271,11 @@ def choose_cell(
     open_cells = [
         index
         for index, value in enumerate(values)
-        if value and not extract_word_keys(value) <= question_keys
+        if value
+        and _count_held(keys := extract_word_keys(value), question_keys) < max(1, len(keys))
     ]
     shares = {
-        index: len(question_keys & extract_word_keys(names[index]))
+        index: _count_held(extract_word_keys(names[index]), question_keys)
         for index in open_cells
         if index < len(names)
     }
@@ -242,6 +288,19 @@ def choose_cell(
     ]
     chosen_cells = typed_cells if len(typed_cells) == 1 else named_cells
     return chosen_cells[0] if len(chosen_cells) == 1 else None
+
+
+def _count_held(keys: Collection[str], question_keys: Collection[str]) -> int:
+    """Count the keys that the question has, or a form of: "flashing" for "flashes"."""
+    return sum(
+        key in question_keys
+        or any(
+            min(len(key), len(other)) >= _MIN_ROOT_LETTERS
+            and (key.startswith(other) or other.startswith(key))
+            for other in question_keys
+        )
+        for key in keys
+    )
 
 
 def highlight_value(sentence: str, value_span: tuple[int, int] | None) -> str:

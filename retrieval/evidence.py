@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -124,7 +125,8 @@ async def weigh_evidence(
                 )
                 if similarities is not None:
                     features = compute_selection_features(candidates, plan, similarities)
-                    return Evidence(tuple(candidates), combine_features(features), similarities)
+                    scores = demote_totals(candidates, plan, combine_features(features))
+                    return Evidence(tuple(candidates), scores, similarities)
             rows = _preselect(candidates, plan, profile.sentences)
             if reranker is not None:
                 evidence = replace(evidence, rerank_requests=reranker.count_requests(len(rows)))
@@ -276,6 +278,48 @@ def compute_selection_features(
 def combine_features(features: Mapping[str, FloatArray]) -> tuple[float, ...]:
     scores = sum(weight * features[name] for name, weight in EVIDENCE_MODEL.selection.items())
     return tuple(np.asarray(scores, np.float64).tolist())
+
+
+_TOTAL = (
+    r"total|grand total|sum|overall|summe|gesamt|insgesamt|soma|suma|somme|ensemble|totais|totales"
+)
+_TOTAL_ROW = re.compile(rf"(?:{_TOTAL})\b", re.I)
+_TOTAL_ASKED = re.compile(
+    rf"\b(?:{_TOTAL}|totals|sums|altogether|in all|combined|zusammen|gesamt\w*|ao todo|en todo|"
+    r"todos|todas|all|alle)\b",
+    re.I,
+)
+
+
+def demote_totals(
+    candidates: Sequence[QuoteCandidate], plan: QueryPlan, scores: Sequence[float]
+) -> tuple[float, ...]:
+    """Rank the total of a table behind the rows that hold what the question says and it lacks.
+
+    The total shares the column names with the question, and has no label that could differ.
+    """
+    demoted = list(scores)
+    if _TOTAL_ASKED.search(plan.question):
+        return tuple(demoted)
+    question_keys = extract_word_keys(plan.question)
+    for row, candidate in enumerate(candidates):
+        if not (candidate.is_row and _TOTAL_ROW.match(next(filter(None, candidate.cells), ""))):
+            continue
+        told = extract_word_keys(" ".join((*(candidate.header or ()), *candidate.cells)))
+        named_rows = [
+            scores[other]
+            for other, sibling in enumerate(candidates)
+            if sibling.is_row
+            and sibling.header == candidate.header
+            and sibling.chunk.document_id == candidate.chunk.document_id
+            and (question_keys - told) & extract_word_keys(" ".join(sibling.cells))
+        ]
+        demoted[row] = min([scores[row], *(score - _TOTAL_DISTANCE for score in named_rows)])
+    return tuple(demoted)
+
+
+# Enough to rank behind.
+_TOTAL_DISTANCE = 0.01
 
 
 def _continues(candidates: Sequence[QuoteCandidate], row: int) -> bool:

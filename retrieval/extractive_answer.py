@@ -111,6 +111,7 @@ def compose_quoted_answer(
         for quote in quoted.values()
         if relation_path
     ]
+    columns: dict[tuple[str, ...], int | None] = {}
     for row, quote in select_quotes(evidence, plan, profile, list(places)):
         is_told = sentences and normalize_quote(quote.readable_text) in quoted
         if row not in places and (is_told or len(sentences) >= profile.max_quotes):
@@ -124,7 +125,7 @@ def compose_quoted_answer(
         if row in places:
             text = mark_place(quote.readable_text, places[row], redactor)
         elif is_confident:
-            text = mark_value(quote, plan.question, redactor)
+            text = mark_value(quote, plan.question, redactor, columns)
         sentences.append(DraftSentence(text, numbers))
     sentences += [
         DraftSentence(redactor.mask(normalize_whitespace(fact.statement)), (), (fact.n,))
@@ -193,10 +194,17 @@ def mark_place(text: str, place: tuple[int, int], redactor: Redactor) -> str:
     return highlight_value(redactor.mask(text), place)
 
 
-def mark_value(quote: QuoteCandidate, question: str, redactor: Redactor) -> str:
+def mark_value(
+    quote: QuoteCandidate,
+    question: str,
+    redactor: Redactor,
+    columns: dict[tuple[str, ...], int | None] | None = None,
+) -> str:
     """Return the readable text of the quote, with the value that the question asks for in bold.
 
-    The value is chosen in the text as it is stored, and marked in the masked text.
+    The value is chosen in the text as it is stored, and marked in the masked text. `columns` keeps
+    the column that the first row of a table chose: the label of that row may be what the question
+    says, and those of other rows are not.
     """
     answer_type = detect_answer_type(question)
     if not quote.is_row:
@@ -205,6 +213,8 @@ def mark_value(quote: QuoteCandidate, question: str, redactor: Redactor) -> str:
         return mark_place(text, value_span, redactor) if value_span else redactor.mask(text)
     names, values = quote.header or (), quote.cells
     cell = choose_cell(names, values, question, answer_type)
+    if columns is not None and quote.header:
+        cell = columns.setdefault(quote.header, cell)
     marked_values = [
         highlight_value(value, (0, len(value))) if index == cell else value
         for index, value in enumerate(map(redactor.mask, values))

@@ -32,6 +32,19 @@ from retrieval.answer_values import choose_cell, choose_value, detect_answer_typ
             "It begins on 1 May 2024 and ends on 30 June 2029.",
             "30 June 2029",
         ),
+        (
+            "What was the number of employees at the end of 2024?",
+            "At the end of 2024 there were 203 employees in six offices.",
+            "203",
+        ),
+        (
+            "Wie hoch war die Anzahl der Mitarbeiter?",
+            "In sechs Werken arbeiten 203 Mitarbeiter.",
+            "203",
+        ),
+        ("How wide is the QR-20?", "The QR-20 weighs 9.4 kg and is 31 cm wide.", "31"),
+        ("De quanto é a caução?", "A caução é de duas rendas, isto é, 2.300 euros.", "2.300"),
+        ("Who led the trial?", "The trial was led by Dr. Henrike Aldous.", "Dr. Henrike Aldous"),
         # Nothing tells the two numbers apart.
         ("How many are there?", "Room 12 lies above room 14.", None),
         ("What does an employee who leaves lose?", "For a year, Nora pays.", None),
@@ -42,6 +55,20 @@ def test_value_nearest_to_the_words_of_the_question_is_chosen(
 ) -> None:
     span = choose_value(detect_answer_type(question), sentence, question)
     assert (sentence[slice(*span)] if span else None) == value
+
+
+def test_form_of_a_word_in_the_question_is_no_answer() -> None:
+    cell = choose_cell(
+        ("Lamp", "Meaning", "Remedy"),
+        ["Flashing blue", "Scale", "Descale the machine"],
+        "What does it mean that the blue lamp flashes?",
+        None,
+    )
+    assert cell == 1
+
+
+def test_heated_feed_water_costs_nothing() -> None:
+    assert detect_answer_type("What is the limit for the feed water temperature?") != "money"
 
 
 SITES = ("Site", "Opened", "Staff")

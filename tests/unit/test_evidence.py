@@ -14,10 +14,12 @@ from retrieval.evidence import (
     combine_features,
     compare_states,
     compute_selection_features,
+    demote_totals,
 )
-from retrieval.extractive_answer import select_quotes
+from retrieval.extractive_answer import mark_value, select_quotes
 from retrieval.query_plan import QueryPlan, plan_query
 from retrieval.quote_candidates import extract_quote_candidates
+from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
 from retrieval.response_builder import format_missing_codes
 from schemas.answer_profiles import AnswerProfile
@@ -95,6 +97,41 @@ def test_row_with_the_code_of_the_question_is_the_lead() -> None:
         "| E24 | Probe fault |"
     )
     assert quote("What does code E17 mean?", table)[0] == "| E17 | Water missing |"
+
+
+PLANTS = (
+    "| Plant | Site | Staff |\n|---|---|---|\n| Plant 1 | Kassel | 412 |\n"
+    "| Plant 3 | Emden | 138 |\n| Total | | 550 |"
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_demoted"),
+    [
+        ("How many staff has plant three?", True),
+        ("How many staff work in Emden?", True),
+        ("How many staff are there in total, with Emden?", False),
+        ("How many staff has the company?", False),
+    ],
+)
+def test_total_of_a_table_ranks_behind_the_row_asked_for(question: str, is_demoted: bool) -> None:
+    candidates = extract_quote_candidates(make_contexts(PLANTS), RuleSentenceSplitter())
+    scores = demote_totals(candidates, plan(question), [1.0, 2.0, 3.0])
+    assert (scores[2] < scores[1]) is is_demoted
+
+
+def test_column_of_the_first_row_is_marked_in_every_row() -> None:
+    table = (
+        "| Lamp | Sense |\n|---|---|\n| Flashing blue | Scale |\n| Flashing red | Overheated pump |"
+    )
+    first, second = extract_quote_candidates(make_contexts(table), RuleSentenceSplitter())
+    columns: dict[tuple[str, ...], int | None] = {}
+    question = "What is the sense of a flashing blue lamp?"
+    marked = [mark_value(row, question, Redactor(), columns) for row in (first, second)]
+    assert marked == [
+        "Lamp: Flashing blue; Sense: **Scale**",
+        "Lamp: Flashing red; Sense: **Overheated pump**",
+    ]
 
 
 FAQ = (
