@@ -19,7 +19,7 @@ export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test containers faults attack check lint format contracts compose asyncapi clients lock samples clean
+.PHONY: help install demo test containers faults attack check lint style types layers generated format contracts compose asyncapi clients lock samples clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,11 +44,20 @@ attack: $(INSTALLED) ## Attack the product, and write down what held (about 10 m
 check: lint ## Lint, types, layers, contracts and the fast tests
 	$(BIN)/pytest -q tests/unit tests/golden -m "not slow and not kafka"
 
-lint: $(INSTALLED)
+# Steps of their own, which `make --jobs` runs at once.
+lint: style types layers generated
+
+style: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: $(INSTALLED)
 	$(BIN)/mypy
+
+layers: $(INSTALLED)
 	$(BIN)/lint-imports
+
+generated: $(INSTALLED)
 	$(BIN)/anabranch contract openapi --check
 	$(BIN)/anabranch contract asyncapi --check
 	$(BIN)/anabranch contract schemas --check
