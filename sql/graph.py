@@ -114,12 +114,12 @@ async def expand_seeds(
     rows = await connection.fetch(
         load_query("graph"),
         *scope.to_parameters(),
+        max_mentions,
+        k,
         *seed_columns,
         hops,
         fan_out,
         decay,
-        max_mentions,
-        k,
         min_hops,
     )
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]
@@ -137,7 +137,7 @@ async def search_nodes(
         return []
     node_columns = [list(entities), list(entities.values()), list(chunks), list(chunks.values())]
     rows = await connection.fetch(
-        load_query("graph_nodes"), *scope.to_parameters(), *node_columns, max_mentions, k
+        load_query("graph_nodes"), *scope.to_parameters(), max_mentions, k, *node_columns
     )
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]
 

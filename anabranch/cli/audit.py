@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import get
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_stderr, print_table
+from anabranch.cli.output import print_next_page, print_table
 
 DEFAULT = RemoteOptions()
 
@@ -40,6 +40,5 @@ def audit(
         ("at", "tenant", "actor", "action", "subject", "outcome"),
         [[item[field] for field in fields] for item in page["items"]],
     )
-    if page["next"]:
-        print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
+    print_next_page(page["next"], quiet=common.quiet)
     return 0

@@ -13,7 +13,13 @@ from cyclopts.validators import Number
 from anabranch.cli.api_calls import get, post
 from anabranch.cli.errors import OK
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import choose_display_name, print_fields, print_stderr, print_table
+from anabranch.cli.output import (
+    choose_display_name,
+    print_fields,
+    print_next_page,
+    print_stderr,
+    print_table,
+)
 from anabranch.cli.rates import Rate
 from schemas.errors import NotFound
 
@@ -63,8 +69,7 @@ def list_dead_letters(
             for item in page["items"]
         ]
         print_table((*columns, "document", "detail"), rows)
-        if page["next"]:
-            print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
+        print_next_page(page["next"], quiet=common.quiet)
     return OK
 
 

@@ -18,6 +18,7 @@ from anabranch.cli.output import (
     choose_display_name,
     confirm,
     print_fields,
+    print_next_page,
     print_stderr,
     print_table,
     resume_hint,
@@ -102,8 +103,7 @@ def list_documents(
         for item in page["items"]
     ]
     print_table(("document_id", "state", "chunks", "collection", "title"), rows)
-    if page["next"]:
-        print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
+    print_next_page(page["next"], quiet=common.quiet)
     return 0
 
 

@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import get
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_fields, print_stderr, print_table
+from anabranch.cli.output import print_fields, print_next_page, print_table
 
 app = App(
     name="entities",
@@ -60,8 +60,7 @@ def list_entities(
             for item in page["items"]
         ],
     )
-    if page["next"]:
-        print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
+    print_next_page(page["next"], quiet=common.quiet)
     return 0
 
 

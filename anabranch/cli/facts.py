@@ -13,7 +13,7 @@ from anabranch.cli.api_calls import format_time, get, post
 from anabranch.cli.erase import run_erase
 from anabranch.cli.errors import OK
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_stderr, print_table
+from anabranch.cli.output import print_next_page, print_table
 from schemas.facts import FactStatus
 
 app = App(
@@ -117,8 +117,7 @@ def list_facts(
             for item in page["items"]
         ],
     )
-    if page["next"]:
-        print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
+    print_next_page(page["next"], quiet=common.quiet)
     return OK
 
 

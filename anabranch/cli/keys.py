@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from anabranch.cli.errors import OK
 from anabranch.cli.options import CommonOptions, RemoteOptions
-from anabranch.cli.output import print_stderr, print_table
+from anabranch.cli.output import print_next_page, print_stderr, print_table
 from schemas.api_keys import (
     KEY_ID_PATTERN,
     MAX_GRACE_S,
@@ -154,8 +154,7 @@ def list_keys(
         for key in body["items"]
     ]
     print_table(("id", "name", "role", "readers", "state", "created by", "created"), rows)
-    if page.next:
-        print_stderr(f"more: --after {page.next}", quiet=common.quiet)
+    print_next_page(page.next, quiet=common.quiet)
     return 0
 
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from anabranch.cli.output import extract_items, print_json, print_json_line, print_stderr
+from anabranch.cli.output import (
+    extract_items,
+    print_json,
+    print_json_line,
+    print_next_page,
+    print_stderr,
+)
 from schemas.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -70,8 +76,7 @@ class CommonOptions:
         if self.output == "ndjson":
             for item in extract_items(body):
                 print_json_line(item)
-            if body.get("next"):
-                print_stderr(f"more: --after {body['next']}", quiet=self.quiet)
+            print_next_page(body.get("next"), quiet=self.quiet)
         else:
             print_json(body)
 

@@ -43,6 +43,12 @@ def extract_items(body: dict[str, Any]) -> list[dict[str, Any]]:
     )
 
 
+def print_next_page(after: str | None, *, quiet: bool) -> None:
+    """Say on stderr how to list the next page, if there is one."""
+    if after:
+        print_stderr(f"more: --after {after}", quiet=quiet)
+
+
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns as wide as their longest cell, without colors, for pipes."""
     cells = [[format_cell(value) for value in row] for row in rows]

@@ -12,7 +12,7 @@ from anabranch.cli.api_calls import get, post
 from anabranch.cli.errors import FAILED, OK, REFUSED
 from anabranch.cli.http_client import ApiClient
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
-from anabranch.cli.output import print_stderr, print_table, to_single_line
+from anabranch.cli.output import print_next_page, print_stderr, print_table, to_single_line
 from anabranch.cli.query import (
     NO_OPTIONS,
     QueryOptions,
@@ -48,8 +48,7 @@ def list_runs(*, limit: int = 50, after: str | None = None, common: RemoteOption
         return OK
     columns = ("run_id", "received_at", "kind", "generation", "refused", "query")
     print_table(columns, [[item[column] for column in columns] for item in page["items"]])
-    if page["next"]:
-        print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
+    print_next_page(page["next"], quiet=common.quiet)
     return OK
 
 

@@ -157,12 +157,12 @@ group by type, key
 order by key, count(*) desc, type
 
 -- name: graph
--- Chunks that mention entities within $21 to $16 visible relations of the seeds, best first.
--- $13 types, $14 keys, $15 weights of the seeds. An entity passes score × relation weight × $18 on, along its $17
+-- Chunks that mention entities within $21 to $18 visible relations of the seeds, best first.
+-- $15 types, $16 keys, $17 weights of the seeds. An entity passes score × relation weight × $20 on, along its $19
 -- heaviest relations per direction. The cap bounds hubs: p95 fell from 250 ms to 6 ms at a cap of 25.
 with recursive seeds as materialized (
   select m.entity_id as id, max(seed.weight) as score
-  from unnest($13::text[], $14::text[], $15::float8[]) seed (type, key, weight)
+  from unnest($15::text[], $16::text[], $17::float8[]) seed (type, key, weight)
   cross join lateral (
     select entity_id from entity_mentions
     where generation = $1 and tenant = $2 and key = seed.key and type = seed.type
@@ -174,67 +174,65 @@ with recursive seeds as materialized (
 reached (id, hop, score) as (
   select id, 0, score from seeds
   union all
-  select next.id, reached.hop + 1, reached.score * next.weight * $18::float8
+  select next.id, reached.hop + 1, reached.score * next.weight * $20::float8
   from reached
   cross join lateral (
     (select r.object_id as id, r.weight from relations r
      cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
      where ($12::text[] is null or may_read(r.document_id, r.ord, $12)) and r.generation = $1 and r.tenant = $2 and r.subject_id = reached.id
-     order by r.weight desc, r.object_id limit $17)
+     order by r.weight desc, r.object_id limit $19)
     union all
     (select r.subject_id, r.weight from relations r
      cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
      where ($12::text[] is null or may_read(r.document_id, r.ord, $12)) and r.generation = $1 and r.tenant = $2 and r.object_id = reached.id
-     order by r.weight desc, r.subject_id limit $17)
+     order by r.weight desc, r.subject_id limit $19)
   ) next
-  where reached.hop < $16::int
+  where reached.hop < $18::int
 ),
 entity as materialized (
   select id, sum(score) as score from reached where hop >= $21::int group by id order by 2 desc, 1 limit 200
+),
+c as (
+  {entity_mentions_of_chunks}
 )
-select c.chunk_id, min(c.document_id::text)::uuid as document_id, sum(c.score) as score
-from (
-  -- A name that occurs ten times in a chunk counts once.
-  select distinct m.chunk_id, m.document_id, m.ord, entity.id, entity.score
-  from entity
-  cross join lateral (
-    select chunk_id, document_id, ord from entity_mentions
-    where generation = $1 and tenant = $2 and entity_id = entity.id and ($3::uuid[] is null or document_id = any ($3))
-    limit $19
-  ) m
-  join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
-) c
-where {filter_condition}
-group by c.chunk_id
-order by 3 desc, 1
-limit $20
+{best_chunks}
 
 -- name: graph_nodes
--- Visible chunks that mention the entities $13 with scores $14, and the chunks $15 with scores $16, best first. At
--- most $17 mentions of each entity are read.
+-- Visible chunks that mention the entities $15 with scores $16, and the chunks $17 with scores $18, best first. At
+-- most $13 mentions of each entity are read.
 with entity as materialized (
-  select id, score from unnest($13::uuid[], $14::float8[]) reached (id, score) order by score desc, id limit 200
-)
-select c.chunk_id, min(c.document_id::text)::uuid as document_id, sum(c.score) as score
-from (
-  select distinct m.chunk_id, m.document_id, m.ord, entity.id, entity.score
-  from entity
-  cross join lateral (
-    select chunk_id, document_id, ord from entity_mentions
-    where generation = $1 and tenant = $2 and entity_id = entity.id and ($3::uuid[] is null or document_id = any ($3))
-    limit $17
-  ) m
-  join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
+  select id, score from unnest($15::uuid[], $16::float8[]) reached (id, score) order by score desc, id limit 200
+),
+c as (
+  {entity_mentions_of_chunks}
   union all
   select c.id, c.document_id, c.ord, null, found.score
-  from unnest($15::uuid[], $16::float8[]) found (id, score)
+  from unnest($17::uuid[], $18::float8[]) found (id, score)
   join child_chunks c on c.generation = $1 and c.tenant = $2 and c.id = found.id and ($3::uuid[] is null or c.document_id = any ($3))
   join visible v on v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord
-) c
+)
+{best_chunks}
+
+-- name: entity_mentions_of_chunks
+-- Included query: visible chunks that mention the entities of `entity`, with their scores. At most $13 mentions of each.
+-- A name that occurs ten times in a chunk counts once.
+select distinct m.chunk_id, m.document_id, m.ord, entity.id, entity.score
+from entity
+cross join lateral (
+  select chunk_id, document_id, ord from entity_mentions
+  where generation = $1 and tenant = $2 and entity_id = entity.id and ($3::uuid[] is null or document_id = any ($3))
+  limit $13
+) m
+join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
+
+-- name: best_chunks
+-- Included query: chunks of `c` within the filters, by the sum of their scores, the $14 best.
+select c.chunk_id, min(c.document_id::text)::uuid as document_id, sum(c.score) as score
+from c
 where {filter_condition}
 group by c.chunk_id
 order by 3 desc, 1
-limit $18
+limit $14
 
 -- name: graph_evidence
 -- Relations up to $15 hops off the seeds ($13 types, $14 keys), and claims about the seeds in the chunks found ($18),

@@ -7,19 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs.tables import PACKAGES
+
 ROOT = Path(__file__).parents[2]
-PACKAGES = (
-    "schemas",
-    "sql",
-    "streams",
-    "engines",
-    "processors",
-    "retrieval",
-    "evaluation",
-    "services",
-    "api",
-    "anabranch",
-)
 CODE = re.compile(r"^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$")
 
 

@@ -11,9 +11,10 @@ import pytest
 from anabranch.cli import build_app
 from anabranch.config.loader import NON_SETTING_VARIABLES, list_setting_names, to_environment_name
 from docs.generate import find_outdated_files, replace_section
+from docs.tables import PACKAGES
 from processors import EVENT_CLASSES
 from services.instrumentation.metrics import Metrics
-from tests.golden.error_codes import PACKAGES, collect_codes
+from tests.golden.error_codes import collect_codes
 from tests.support.openapi import build_openapi_document
 
 ROOT = Path(__file__).parents[2]

@@ -15,17 +15,8 @@ from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
-PACKAGES = (
-    "schemas",
-    "sql",
-    "streams",
-    "engines",
-    "processors",
-    "retrieval",
-    "evaluation",
-    "api",
-    "anabranch",
-)
+from docs.tables import PACKAGES
+
 ROOT = Path(__file__).parents[1]
 REPEATED_UNITS = (
     ".", "…", "。", "A-", "111 ", "1,", "1.", "a.", "aaaa@", "a@a.", "1",
