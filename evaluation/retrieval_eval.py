@@ -127,7 +127,7 @@ Clock = Callable[[], datetime]
 
 
 async def evaluate_retrieval(
-    path: Path,
+    test_set: RetrievalSet,
     ingest: Ingest,
     search: SearchDocuments,
     *,
@@ -137,11 +137,8 @@ async def evaluate_retrieval(
 ) -> tuple[dict[str, Any], Run]:
     """Build the report of `eval retrieval`, and return it with the run.
 
-    Raises InvalidRequest for an invalid folder.
-
     Queries run one after the other, so that each latency is that of a single query.
     """
-    test_set = read_retrieval_set(path)
     started_at = clock()
     await ingest(test_set.documents)
     ingest_seconds = (clock() - started_at).total_seconds()

@@ -29,7 +29,7 @@ from evaluation.answers_eval import (
 )
 from evaluation.documents_eval import TestFile, evaluate_documents
 from evaluation.metrics import Run
-from evaluation.retrieval_eval import TestDocument, evaluate_retrieval
+from evaluation.retrieval_eval import TestDocument, evaluate_retrieval, read_retrieval_set
 from retrieval.retriever import Retriever
 from schemas.blob_keys import upload_staging_prefix
 from schemas.channels import Channel
@@ -231,7 +231,10 @@ async def run_retrieval_eval(
 ) -> tuple[dict[str, Any], Run]:
     """Ingest the corpus into a temporary stack, run the queries, and return the report and the
     rankings.
+
+    Raises InvalidRequest for an invalid folder, before anything is started.
     """
+    test_set = read_retrieval_set(path)
     async with start_ephemeral_stack(settings, overrides) as stack:
         failures: dict[str, str] = {}
 
@@ -249,7 +252,7 @@ async def run_retrieval_eval(
             return await rank_documents(stack, request)
 
         report, run = await evaluate_retrieval(
-            path, ingest, search, channels=channels, clock=overrides.clock, profile=profile
+            test_set, ingest, search, channels=channels, clock=overrides.clock, profile=profile
         )
         return {**report, "failed": failures}, run
 

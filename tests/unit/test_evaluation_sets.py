@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.config.settings import Settings
+from anabranch.eval import runner
 from evaluation.documents_eval import TestFile, evaluate_documents
 from evaluation.retrieval_eval import TestDocument, evaluate_retrieval, read_retrieval_set
 from schemas.channels import Channel
@@ -57,6 +59,18 @@ def test_missing_set_file_is_named(tmp_path: Path) -> None:
         read_retrieval_set(tmp_path)
 
 
+async def test_invalid_set_is_refused_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(runner, "start_ephemeral_stack", started.append)
+    with pytest.raises(InvalidRequest, match=r"corpus\.jsonl"):
+        await runner.run_retrieval_eval(
+            tmp_path, Settings(data_dir=tmp_path), channels=None, profile="default"
+        )
+    assert started == []
+
+
 async def test_retrieval_set_is_ingested_queried_and_measured(folder: Path) -> None:
     taken: list[str] = []
     seen: list[Sequence[Channel] | None] = []
@@ -69,7 +83,7 @@ async def test_retrieval_set_is_ingested_queried_and_measured(folder: Path) -> N
         return [("a", 2.0), ("2", 1.0)]
 
     report, run = await evaluate_retrieval(
-        folder, ingest, ask, channels=["lexical"], clock=SteppingClock()
+        read_retrieval_set(folder), ingest, ask, channels=["lexical"], clock=SteppingClock()
     )
     assert taken == ["a", "2"] and seen == [["lexical"], ["lexical"]] and run["q2"][1] == ("2", 1.0)
     assert report["metrics"]["mrr@10"] == 0.75 and report["metrics"]["recall@2"] == 1.0
