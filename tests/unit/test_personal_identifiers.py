@@ -206,7 +206,7 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
 
     measure(100)
     # Ten times the text takes a hundred times as long if the time is quadratic.
-    assert measure(20_000) < 30 * max(measure(2_000), 0.005)
+    assert measure(10_000) < 30 * max(measure(1_000), 0.005)
 
 
 def test_only_requested_kinds_are_found() -> None:
@@ -230,7 +230,7 @@ def test_ordinary_numbers_are_hardly_ever_masked() -> None:
         f"{rng.randrange(1, 999)} {rng.randrange(1000):03} {rng.randrange(1000):03} units, ISBN "
         f"978-0-{rng.randrange(100, 999)}-{rng.randrange(10000, 99999)}-{rng.randrange(10)}, "
         f"coordinates {rng.uniform(-90, 90):.6f}, {rng.uniform(-180, 180):.6f}."
-        for _ in range(300)
+        for _ in range(100)
     ]
     assert [found for text in texts for found in find_texts(text)] == []
     grouped = [
