@@ -22,6 +22,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -60,6 +61,7 @@ from sql.semantic import ensure_vector_index
 TENANT, K = "default", 100
 WORDS = 60
 QUESTIONS_PER_S = 10
+INGEST_BATCH, INGEST_LEAD_S, INGEST_MAX_PER_S = 400, 2, 800
 SETTLE_S = 4.0
 COUNT_OUTCOMES = "select count(*) from events where position > $1 and topic = 'outcomes'"
 SIZES = """
@@ -220,13 +222,11 @@ async def measure_questions(scale: Scale, questions: Sequence[str]) -> dict[str,
         cpu_s = measure_tree_cpu(postmaster)
         idle = await ask_at_rate(client, questions[:half])
         cpu_s = measure_tree_cpu(postmaster) - cpu_s
-        ingest = asyncio.create_task(_ingest(scale))
-        try:
-            await asyncio.sleep(2)
+        n_documents = INGEST_MAX_PER_S * (half // QUESTIONS_PER_S + INGEST_LEAD_S)
+        produce = partial(run_producer, n_documents)
+        async with run_service(produce, scale.settings, scale.server.dsn, make_overrides):
+            await asyncio.sleep(INGEST_LEAD_S)
             during_ingest = await ask_at_rate(client, questions[half:])
-        finally:
-            ingest.cancel()
-            await asyncio.gather(ingest, return_exceptions=True)
     return {
         "postgres_cpu_ms": 1000 * cpu_s / half,
         "idle": idle,
@@ -234,11 +234,24 @@ async def measure_questions(scale: Scale, questions: Sequence[str]) -> dict[str,
     }
 
 
-async def _ingest(scale: Scale) -> None:
-    """Append documents so that the worker always has some left."""
-    while True:
-        position = await scale.push(400)
-        await scale.wait_until_indexed(position, 200)
+async def run_producer(
+    n_documents: int, settings: Settings, dsn: str, _: Overrides, ready: Connection
+) -> None:
+    """Append documents so that the worker always has some left.
+
+    In a process of its own, and made beforehand: in the one that asks, each batch would keep the
+    questions waiting for a tenth of a second.
+    """
+    async with prepare_storage(settings, dsn, pool_size=2, name="producer") as storage:
+        position = int(await storage.pool.fetchval("select max(position) from events"))
+        texts = make_natural_texts(n_documents, WORDS, seed=position)
+        records = await make_text_records(texts, prefix=f"more-{position}")
+        ready.send(None)
+        for start in range(0, n_documents, INGEST_BATCH):
+            await storage.log.append(records[start : start + INGEST_BATCH])
+            while await storage.pool.fetchval(COUNT_OUTCOMES, position) < start:
+                await asyncio.sleep(0.05)
+        await asyncio.Event().wait()
 
 
 def report_progress(figures: dict[str, Any]) -> None:
