@@ -113,8 +113,8 @@ def compose_quoted_answer(
     ]
     columns: dict[tuple[str, ...], int | None] = {}
     for row, quote in select_quotes(evidence, plan, profile, list(places)):
-        is_told = sentences and normalize_quote(quote.readable_text) in quoted
-        if row not in places and (is_told or len(sentences) >= profile.max_quotes):
+        is_in_path = sentences and normalize_quote(quote.readable_text) in quoted
+        if row not in places and (is_in_path or len(sentences) >= profile.max_quotes):
             continue
         numbers = citations.cite(
             find_equal_quotes(quote, evidence.candidates, profile.sources_per_quote)

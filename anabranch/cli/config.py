@@ -85,7 +85,10 @@ def reload(*, common: RemoteOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result(reloaded)
     else:
-        print_table(("changed",), [(name,) for name in reloaded["changed"]])
+        if reloaded["changed"]:
+            print_table(("changed",), [(name,) for name in reloaded["changed"]])
+        else:
+            print("No profile changed.")
         print(f"version   {reloaded['sha256']}")
     return 0
 

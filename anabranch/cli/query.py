@@ -296,7 +296,7 @@ def print_confidence(answer: Mapping[str, Any]) -> None:
         _print_wrapped(f"confidence: {confidence['level']} ({'; '.join(confidence['reasons'])})")
     for name in ("assumptions", "limitations"):
         for sentence in answer.get(name) or []:
-            # The message of a refusal has said it already.
+            # A refusal prints its message above.
             if sentence != answer.get("message"):
                 _print_wrapped(f"{name.removesuffix('s')}: {sentence}")
 

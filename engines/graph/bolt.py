@@ -176,7 +176,7 @@ def _parse_relations(
 ) -> Iterator[FollowedRelation]:
     source_id = UUID(source)
     if source_id not in entity_ids or len(targets) > fan_out:
-        raise ValueError("more than was asked for")
+        raise ValueError("more than requested")
     for target, weight in zip(targets, weights, strict=True):
         # Weights are numbers of the views: another one would outweigh all other candidates.
         if not 0 <= float(weight) <= 1:

@@ -115,15 +115,15 @@ where e.receipt_id = $1 and e.scope = 'tenant' and a.tenant = e.tenant and a.dec
 -- name: unknown_aliases
 -- The aliases among $3 that entity $2 does not have, or no longer has, in the order of $3. With $4, those that visible
 -- documents state count too.
-select alias from unnest($3::text[]) with ordinality asked (alias, place)
+select alias from unnest($3::text[]) with ordinality given (alias, place)
 where not exists (
-  select from entity_aliases a where a.tenant = $1 and a.entity_id = $2 and a.key = name_key(asked.alias) and not a.is_removed
+  select from entity_aliases a where a.tenant = $1 and a.entity_id = $2 and a.key = name_key(given.alias) and not a.is_removed
 )
 and not ($4::bool and exists (
   select from live_generation g
   join claims c on c.generation = g.name and c.tenant = $1 and c.subject_id = $2 and c.property in ('abbreviation', 'defined_term')
   join visible v on v.generation = g.name and v.document_id = c.document_id and v.ord = c.ord
-  where name_key(c.value) = name_key(asked.alias) and not {is_decided_alias}
+  where name_key(c.value) = name_key(given.alias) and not {is_decided_alias}
 ))
 order by place
 
@@ -157,9 +157,9 @@ order by a.key, e.name, e.type, a.kind
 -- The index is searched for the next name, not read through: a name may have thousands of mentions.
 select n.name, k.key
 from (
-  select asked.name from unnest($3::text[]) asked (name)
+  select named.name from unnest($3::text[]) named (name)
   -- The name of an entity is no misspelling of another.
-  where not exists (select from entity_mentions m where m.generation = $1 and m.tenant = $2 and m.key = asked.name)
+  where not exists (select from entity_mentions m where m.generation = $1 and m.tenant = $2 and m.key = named.name)
 ) n
 cross join lateral (
   with recursive keys (key, place) as (
