@@ -84,8 +84,8 @@ class QueryOptions:
     def to_request(self, text: str) -> dict[str, Any]:
         """Build the body of the HTTP request.
 
-        Raises ConfigurationError for an unknown channel, and for a profile or override without
-        value. The server checks their names and bounds.
+        Raises ConfigurationError for an unknown channel, for a profile or override without value,
+        and for an override without section. The server checks their names and bounds.
         """
         from anabranch.cli.options import parse_channels
         from anabranch.config.loader import parse_assignments
@@ -106,11 +106,26 @@ class QueryOptions:
             "query": text,
             **profile,
             "profiles": parse_assignments(self.profiles, "--profiles", "type=name"),
-            "overrides": parse_assignments(self.override, "--override"),
+            "overrides": _parse_overrides(self.override),
             "filters": {"collections": list(self.collection), "tags": list(self.tag)},
             **scalar_fields,
             **channel_filter,
         }
+
+
+def _parse_overrides(assignments: Sequence[str]) -> dict[str, Any]:
+    from anabranch.config.loader import parse_assignments
+    from schemas.errors import ConfigurationError
+
+    overrides = parse_assignments(assignments, "--override")
+    for name, value in overrides.items():
+        if not isinstance(value, dict):
+            raise ConfigurationError(
+                f"--override {name}={value} names no section.",
+                code="BAD_SETTING",
+                remedy="Use --override section.key=value.",
+            )
+    return overrides
 
 
 NO_OPTIONS = QueryOptions()

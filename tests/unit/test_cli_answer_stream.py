@@ -260,6 +260,7 @@ def test_profiles_and_overrides_are_sent_as_the_api_takes_them() -> None:
     [
         (QueryOptions(profiles=("rrf",)), "--profiles rrf has", "Use --profiles type=name."),
         (QueryOptions(override=("k",)), "--override k has", "Use --override section.key=value."),
+        (QueryOptions(override=("k=5",)), "k=5 names no section", "Use --override section.key="),
         (QueryOptions(override=("a.b=[1",)), "Invalid JSON '[1' for a.b", "as JSON"),
     ],
 )
