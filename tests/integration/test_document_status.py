@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -9,10 +10,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from schemas.errors import InvalidRequest
-from schemas.ids import content_id, make_derived_id, make_received_id
+from schemas.ids import content_id, make_derived_id, make_received_id, sha256_hex
+from schemas.ingest import IngestionJob
 from schemas.rows import CollectionDeletedRow, CollectionDeletionRow, CollectionProfileRow
 from sql.collections import PgCollections
-from sql.documents import PgDocuments
+from sql.documents import PgDocuments, PgJobs
 from sql.listings import PgListings
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import (
@@ -527,3 +529,35 @@ async def test_collections_report_documents_default_profile_and_deletion(databas
             moment,
             2,
         )
+
+
+async def test_concurrent_content_checks_answer_each_caller(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        other = SampleDocument("b", ["four"])
+        for document in (DOCUMENT, other):
+            await insert_accepted(stack.connection, document)
+        present, foreign = (sha256_hex("".join(doc.texts).encode()) for doc in (DOCUMENT, other))
+        documents = PgDocuments(stack.pool)
+        checks = [
+            ("default", DOCUMENT.id, foreign),
+            ("default", DOCUMENT.id, present),
+            ("other", DOCUMENT.id, present),
+            ("default", other.id, foreign),
+            ("default", uuid4(), present),
+            ("default", DOCUMENT.id, present),
+        ]
+        found = await asyncio.gather(*(documents.has_content(*check) for check in checks))
+        assert found == [False, True, False, True, False, True]
+
+
+async def test_concurrent_jobs_are_opened_once_each(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        first, second = (
+            IngestionJob(uuid4(), "default", uuid4(), f"event-{n}", "test", name, None)
+            for n, name in enumerate(("a", None))
+        )
+        jobs = PgJobs(stack.pool)
+        await asyncio.gather(*(jobs.open(job) for job in (first, second, first)))
+        await jobs.open(second)
+        rows = await stack.pool.fetch("select id, external_id from jobs order by event_id")
+        assert [tuple(row) for row in rows] == [(first.job_id, "a"), (second.job_id, None)]
