@@ -4,13 +4,16 @@ Two sentences of different documents conflict when they state the same about the
 another amount of the same unit, or another date. Everything else that could explain the difference
 must be equal: codes, names, years, and the words of both sentences and titles, of which only one
 side may have more. A difference between subjects, units or periods is no conflict.
+
+Titles without a common word are those of different kinds of documents, such as minutes and a plan,
+and tell nothing of the subject: there, both sentences must hold several words of the question.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retrieval.answer_drafts import CitationList
 from retrieval.answer_values import AnswerType, detect_answer_type
@@ -45,8 +48,15 @@ _EDITION_WORDS = frozenset(map(stem_word, (
     "current", "previous", "document", "file", "novo", "nova", "antigo", "antiga", "atualizado",
     "nouveau", "ancien", "neu", "alt",
 )))  # fmt: skip
+# Words that state a value, and say nothing of its subject.
+_STATING_WORDS = frozenset(map(stem_word, (
+    "amounts", "amount", "set", "stands", "comes", "equals", "fixed", "beträgt", "betragen",
+    "corresponde", "equivale", "fixado", "asciende", "s'élève",
+)))  # fmt: skip
+_CLAUSE = re.compile(r"[^;]+")
 # Not settings: they define when two sentences are about the same number.
 _MIN_SHARED_WORDS = 2
+_MIN_QUESTION_WORDS = 3
 _MIN_SHARE = 0.5
 # Every sentence is compared with the best ones only.
 _MAX_COMPARED = 60
@@ -66,13 +76,17 @@ class ConflictingRows:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A sentence with its quantities, and the words around them to compare."""
+    """A sentence, or a clause of it at `offset`, with its quantities, and the words around them to
+    compare. `other_words` are those that only the other clauses have.
+    """
 
     candidate: QuoteCandidate
+    offset: int
     quantities: tuple[Quantity, ...]
     words: frozenset[str]
     anchors: frozenset[str]
     title_words: frozenset[str]
+    other_words: frozenset[str] = frozenset()
 
     @property
     def document_id(self) -> object:
@@ -95,17 +109,17 @@ def find_conflict(
     candidates, scores = evidence.candidates, evidence.get_scores(plan)
     order = rank_rows(scores)
     rows = [row for row in order if scores[row] >= scores[order[0]] - profile.conflict_distance]
-    statements = {row: _read_statement(candidates[row]) for row in rows[:_MAX_COMPARED]}
+    statements = {row: _read_statements(candidates[row]) for row in rows[:_MAX_COMPARED]}
     for lead in rows_to_quote(scores, rows, profile):
         places: dict[int, Place] = {}
         values: set[str] = set()
-        for row, other in statements.items():
-            pair = _compare(statements[lead], other, kinds, plan)
+        for row, others in statements.items():
+            pair = _compare_any(statements[lead], others, kinds, plan)
             # A value is shown once, from its best sentence.
-            if pair is not None and pair[1].value not in values:
-                places.setdefault(lead, pair[0].place_with_unit)
-                places[row] = pair[1].place_with_unit
-                values |= {pair[0].value, pair[1].value}
+            if pair is not None and pair[1].quantity.value not in values:
+                places.setdefault(lead, pair[0].place)
+                places[row] = pair[1].place
+                values |= {pair[0].quantity.value, pair[1].quantity.value}
         if places:
             return ConflictingRows(places)
     return None
@@ -128,8 +142,20 @@ def cite_conflict(
     return Conflict(values=values) if len(values) > 1 else None
 
 
-def _read_statement(candidate: QuoteCandidate) -> _Statement:
+def _read_statements(candidate: QuoteCandidate) -> list[_Statement]:
+    """Return the statements of the sentence: the whole, and each of several clauses."""
     text = candidate.readable_text
+    clauses = [] if candidate.is_row else list(_CLAUSE.finditer(text))
+    whole = _read_statement(candidate, 0, text)
+    parts = [
+        _read_statement(candidate, clause.start(), clause.group())
+        for clause in clauses
+        if len(clauses) > 1
+    ]
+    return [whole, *(replace(part, other_words=whole.words - part.words) for part in parts)]
+
+
+def _read_statement(candidate: QuoteCandidate, offset: int, text: str) -> _Statement:
     quantities = tuple(find_quantities(text))
     rest = blank_quantities(text, quantities)
     # The unit is a part of the quantity, and compared with it.
@@ -138,8 +164,9 @@ def _read_statement(candidate: QuoteCandidate) -> _Statement:
     title = candidate.chunk.title or ""
     return _Statement(
         candidate,
+        offset,
         quantities,
-        frozenset(_list_words(rest) - units),
+        frozenset(_list_words(rest) - units - _STATING_WORDS),
         frozenset(stem_word(term) for term in (*terms.codes, *terms.names)),
         frozenset(
             word
@@ -147,6 +174,34 @@ def _read_statement(candidate: QuoteCandidate) -> _Statement:
             if word not in _EDITION_WORDS and not re.fullmatch(r"v?\d+|\w", word)
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedQuantity:
+    quantity: Quantity
+    offset: int
+
+    @property
+    def place(self) -> Place:
+        start, end = self.quantity.place_with_unit
+        return self.offset + start, self.offset + end
+
+
+def _compare_any(
+    firsts: Sequence[_Statement],
+    seconds: Sequence[_Statement],
+    kinds: frozenset[QuantityKind],
+    plan: QueryPlan,
+) -> tuple[_PlacedQuantity, _PlacedQuantity] | None:
+    """Return the first quantities that differ between any two of the statements."""
+    for first in firsts:
+        for second in seconds:
+            if pair := _compare(first, second, kinds, plan):
+                return (
+                    _PlacedQuantity(pair[0], first.offset),
+                    _PlacedQuantity(pair[1], second.offset),
+                )
+    return None
 
 
 def _compare(
@@ -157,7 +212,9 @@ def _compare(
         first.document_id == second.document_id
         or first.candidate.chunk.language != second.candidate.chunk.language
         or first.anchors != second.anchors
-        or not _say_the_same(first, second)
+        # Another clause is the one about the question.
+        or (first.other_words | second.other_words) & _list_words(plan.question)
+        or not _say_the_same(first, second, plan)
         or not _hold_same_terms(first.candidate, second.candidate, plan)
     ):
         return None
@@ -165,10 +222,17 @@ def _compare(
     return next((pair for pair in pairs or () if pair[0].value != pair[1].value), None)
 
 
-def _say_the_same(first: _Statement, second: _Statement) -> bool:
+def _say_the_same(first: _Statement, second: _Statement, plan: QueryPlan) -> bool:
     """Tell whether only one of the two, or none, has words that the other lacks."""
     shared = first.words & second.words
-    is_same_subject = bool(first.anchors) or _is_subset(first.title_words, second.title_words)
+    is_same_subject = (
+        bool(first.anchors)
+        or _is_subset(first.title_words, second.title_words)
+        or (
+            not first.title_words & second.title_words
+            and len(shared & _list_words(plan.question)) >= _MIN_QUESTION_WORDS
+        )
+    )
     return (
         len(shared) >= (_MIN_SHARED_WORDS if first.title_words != second.title_words else 1)
         and len(shared) >= _MIN_SHARE * max(len(first.words), len(second.words))

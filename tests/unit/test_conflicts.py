@@ -94,6 +94,21 @@ def find_values(
             ("Agreement", "Minutes"),
             ["45 days", "30 days"],
         ),
+        (
+            "What is the budget for the new boiler?",
+            "The budget for the new boiler is 52,000 euros.",
+            "The budget for the new boiler amounts to 58,500 euros, including its removal.",
+            ("Minutes of the board", "Works planned for 2025"),
+            ["52,000 euros", "58,500 euros"],
+        ),
+        (
+            "How long is the guarantee of the Brenner kettle?",
+            "The guarantee of the Brenner kettle is 36 months.",
+            "The guarantee of the Brenner mixer is 18 months; "
+            "the guarantee of the Brenner kettle is 24 months.",
+            ("Quick guide", "Terms of service"),
+            ["36 months", "24 months"],
+        ),
     ],
 )
 def test_conflict_is_found(
@@ -153,6 +168,28 @@ def test_conflict_is_found(
             "The monthly rent is 890 euros.",
             "The monthly rent is 4,800 euros.",
             ("Lease of the orchard", "Lease of the workshop"),
+        ),
+        (
+            "too little in common for unlike titles",
+            "How much is the monthly rent?",
+            "The monthly rent is 890 euros.",
+            "The monthly rent is 4,800 euros.",
+            ("Quillon Lane orchard", "Workshop nine"),
+        ),
+        (
+            "the other clause answers",
+            "How long is the guarantee of the Brenner mixer?",
+            "The guarantee of the Brenner kettle is 36 months.",
+            "The guarantee of the Brenner mixer is 18 months; "
+            "the guarantee of the Brenner kettle is 24 months.",
+            ("Quick guide", "Terms of service"),
+        ),
+        (
+            "other subject in each clause",
+            "How long is the guarantee of the Brenner kettle?",
+            "The guarantee of the Brenner kettle is 36 months.",
+            "The guarantee of the Brenner mixer is 18 months; repairs take 5 months.",
+            ("Quick guide", "Terms of service"),
         ),
         (
             "a name is asked for",
