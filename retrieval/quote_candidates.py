@@ -190,6 +190,8 @@ def _split_chunk(
             (start + sentence_start, start + sentence_end)
             for sentence_start, sentence_end in sentences.split(chunk.text[start:end])
         ]
+        if (chunk.language or "").startswith("de"):
+            spans = _join_ordinals(chunk.text, spans)
         if kind == "prose":
             list_lead_in = None
         question: tuple[int, int] | None = None
@@ -199,6 +201,24 @@ def _split_chunk(
                 question = span
         if kind == "prose" and chunk.text[:end].rstrip().endswith(":"):
             list_lead_in = spans[-1]
+
+
+# "am 31. März", "im 2. Quartal": behind these words a number with a dot is an ordinal.
+_GERMAN_ORDINAL = re.compile(
+    r"\b(?:am|im|der|des|die|das|dem|den|zum|zur|vom|bis|ab|seit|jede[mnrs]?) \d{1,2}\.\s*$", re.I
+)
+
+
+def _join_ordinals(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join the sentences that a German ordinal before a noun, which has a capital, separates."""
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        # The end of the sentence decides, however long it is.
+        if joined and _GERMAN_ORDINAL.search(text[max(joined[-1][0], start - 20) : start]):
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def _is_heading_line(text: str, start: int, end: int) -> bool:

@@ -140,6 +140,18 @@ FAQ = (
 )
 
 
+def test_german_ordinal_ends_no_sentence() -> None:
+    (context,) = make_contexts(
+        "Der Rest verfällt am 31. März. Im 2. Quartal 2025 waren es 12. Ende."
+    )
+    german = replace(context, children=(replace(context.children[0], language="de"),))
+    assert [item.text for item in extract_quote_candidates([german], RuleSentenceSplitter())] == [
+        "Der Rest verfällt am 31. März.",
+        "Im 2. Quartal 2025 waren es 12.",
+        "Ende.",
+    ]
+
+
 def test_underlined_heading_is_a_lead_in_and_never_quoted() -> None:
     candidates = extract_quote_candidates(make_contexts(FAQ), RuleSentenceSplitter())
     assert [(item.text, item.lead_in_text.strip()) for item in candidates] == [
