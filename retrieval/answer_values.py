@@ -7,7 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from retrieval.question_terms import find_question_terms, index_text_terms
-from retrieval.words import extract_content_words, extract_word_keys, stem_word
+from retrieval.words import (
+    MONTHS,
+    extract_content_words,
+    extract_word_keys,
+    stem_word,
+    strip_accents,
+)
 
 AnswerType = Literal["money", "percentage", "number", "date", "contact", "name"]
 
@@ -200,7 +206,10 @@ def choose_value(
         for match in pattern.finditer(sentence)
         if match.group() not in question
         # The first word of a sentence is always capitalized.
-        and (answer_type != "name" or _is_inside_sentence(sentence, match.start()))
+        and (
+            answer_type != "name"
+            or (_is_inside_sentence(sentence, match.start()) and not _is_month(match.group()))
+        )
     ]
     question_keys = {stem_word(word) for word in extract_content_words(question)}
     codes = find_question_terms(question, None).codes
@@ -244,6 +253,10 @@ def _prefer_unit(matches: list[re.Match[str]], sentence: str, question: str) -> 
         or any(amount.start() <= match.start() < amount.end() for amount in amounts)
     ]
     return fitting or matches
+
+
+def _is_month(text: str) -> bool:
+    return strip_accents(text.lower()) in MONTHS
 
 
 def _is_inside_sentence(sentence: str, start: int) -> bool:

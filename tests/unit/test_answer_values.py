@@ -45,6 +45,7 @@ from retrieval.answer_values import choose_cell, choose_value, detect_answer_typ
         ("How wide is the QR-20?", "The QR-20 weighs 9.4 kg and is 31 cm wide.", "31"),
         ("De quanto é a caução?", "A caução é de duas rendas, isto é, 2.300 euros.", "2.300"),
         ("Who led the trial?", "The trial was led by Dr. Henrike Aldous.", "Dr. Henrike Aldous"),
+        ("Who muted the alarm?", "The alarm was muted in April.", None),
         # Nothing tells the two numbers apart.
         ("How many are there?", "Room 12 lies above room 14.", None),
         ("What does an employee who leaves lose?", "For a year, Nora pays.", None),
