@@ -142,9 +142,14 @@ def _compute_weight(channel: Channel, inputs: FusionInput, profile: FusionProfil
     weight = profile.get_weight(channel) * inputs.weight_factors.get(channel, 1.0)
     if channel == "semantic" and not inputs.named:
         return weight * profile.unnamed_semantic
-    if channel != "lexical" or not profile.full_coverage:
-        return weight
-    return weight * min(1.0, inputs.lexical_coverage / profile.full_coverage)
+    return weight * compute_word_evidence(inputs, profile) if channel == "lexical" else weight
+
+
+def compute_word_evidence(inputs: FusionInput, profile: FusionProfile) -> float:
+    """Return how much the question's words count, from 0 to 1."""
+    if not profile.full_coverage:
+        return 1.0
+    return min(1.0, inputs.lexical_coverage / profile.full_coverage)
 
 
 def _fill_scores(

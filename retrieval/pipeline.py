@@ -37,7 +37,7 @@ from retrieval.entity_aliases import (
 )
 from retrieval.evidence import Evidence
 from retrieval.fact_retrieval import retrieve_facts
-from retrieval.fusion import Fusion, fuse_candidates
+from retrieval.fusion import Fusion, FusionInput, compute_word_evidence, fuse_candidates
 from retrieval.fusion_terms import score_terms
 from retrieval.graph_facts import retrieve_graph_evidence
 from retrieval.judge import JudgedDraft
@@ -176,9 +176,7 @@ async def run_pipeline(
         parents = expand_to_parents(fusion.candidates, profile.rerank.expand)
 
         # 6. Rerank the best parents, and fold near-duplicates.
-        reranked = await _rerank(
-            query, resources, snapshot, parents, candidates, names_document=bool(inputs.named)
-        )
+        reranked = await _rerank(query, resources, snapshot, parents, candidates, inputs)
         # Near-duplicates are compared in pairs, so only until this many distinct parents are found.
         n_distinct = depth or max(request.k, profile.rerank.keep)
         ranked = fold_parents(reranked.parents if reranked else parents, profile, n_distinct)
@@ -347,8 +345,7 @@ async def _rerank(
     snapshot: IndexSnapshot,
     parents: Sequence[RankedParent],
     candidates: ChannelCandidates,
-    *,
-    names_document: bool,
+    inputs: FusionInput,
 ) -> RerankResult | None:
     reranker = resources.get_reranker(query.profile)
     if reranker is None or not parents:
@@ -356,7 +353,7 @@ async def _rerank(
     plan, profile = query.plan, query.profile.rerank
     idf = candidates.lexical.idf if candidates.lexical else {}
     weighs_words = profile.word_idf == "always" or (
-        profile.word_idf == "unnamed" and not names_document
+        profile.word_idf == "unnamed" and not inputs.named
     )
 
     async def weigh_words() -> NDArray[np.float32] | None:
@@ -377,7 +374,8 @@ async def _rerank(
             resources.states,
             profile,
             weigh_tokens=weigh_words if weighs_words and idf else None,
-            smoothing=0.0 if names_document else profile.smoothing,
+            weighed_share=compute_word_evidence(inputs, query.profile.fusion),
+            smoothing=0.0 if inputs.named else profile.smoothing,
         )
     query.usage.rerank_requests += reranked.requests
     return reranked

@@ -55,13 +55,14 @@ async def rerank_parents(
     profile: RerankProfile,
     *,
     weigh_tokens: WeighTokens | None = None,
+    weighed_share: float = 1.0,
     smoothing: float = 0.0,
 ) -> RerankResult:
     """Rerank the first `profile.parents` parents.
 
-    `added`: fused score + weight × z-score of the rerank score, or of a second one with the weights
-    of `weigh_tokens`; then `smoothing` over similar passages. `replaces`: the reranker's order,
-    followed by the parents that it did not score.
+    `added`: fused score + weight × z-score of the rerank score, `weighed_share` of which is that
+    with the weights of `weigh_tokens`; then `smoothing` over similar passages. `replaces`: the
+    reranker's order, followed by the parents that it did not score.
     """
     offered, rest = parents[: profile.parents], parents[profile.parents :]
     # Late interaction compares token states: without them every score would be 0.
@@ -76,7 +77,7 @@ async def rerank_parents(
     try:
         async with asyncio.timeout(profile.timeout_s):
             scores = await reranker.rerank(question, query, passages)
-            order_scores = (
+            weighed_scores = (
                 await _rerank_by_weights(question, query, passages, reranker, weigh_tokens)
                 if reranker.role == "added" and query is not None and weigh_tokens is not None
                 else None
@@ -93,14 +94,18 @@ async def rerank_parents(
         else ()
     )
     # A late-interaction score without states is a constant 0 and must not count as one.
-    score_by_parent, order_by_parent = (
+    score_by_parent, weighed_by_parent = (
         {
             passage.id: score
             for passage, score in zip(passages, values, strict=True)
             if reranker.role == "replaces" or passage.states
         }
-        for values in (scores, order_scores or scores)
+        for values in (scores, weighed_scores or scores)
     )
+    order = {
+        parent_id: weighed_share * weighed + (1 - weighed_share) * score_by_parent[parent_id]
+        for parent_id, weighed in weighed_by_parent.items()
+    }
     reranked = combine_scores(
         offered,
         rest,
@@ -108,7 +113,7 @@ async def rerank_parents(
         reranker.role,
         profile,
         notes,
-        order=order_by_parent if order_scores else None,
+        order=order if weighed_scores else None,
     )
     if smoothing and reranker.role == "added":
         means = average_neighbors(reranked.parents, passages, profile.neighbors)

@@ -88,7 +88,7 @@ class FusionProfile(_ChannelWeights):
         ),
     )
     unnamed_semantic: float = Field(
-        1.0,
+        1.25,
         ge=0,
         le=10,
         description=(
@@ -242,11 +242,12 @@ class RerankProfile(Value):
         ),
     )
     word_idf: Literal["never", "unnamed", "always"] = Field(
-        "never",
+        "unnamed",
         description=(
             "For which questions a late-interaction reranker orders passages by the idf of the "
             "question's words in the index, instead of by the passages alone: those that name no "
-            "document, all, or none. The score that refusal is decided by stays the same."
+            "document, all, or none. It counts as much as the lexical channel does by "
+            "`fusion.full_coverage`. The score that refusal is decided by stays the same."
         ),
     )
     smoothing: float = Field(

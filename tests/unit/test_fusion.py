@@ -70,7 +70,8 @@ def test_default_fusion_is_weighted_z_score_sum() -> None:
     lexical = [words.get(n, 0.0) for n in range(30)]
     semantic = [meaning.get(n, 0.1) for n in range(30)]
     best = {candidate.chunk.external_id: candidate.score for candidate in result.candidates}
-    assert best["d7"] == pytest.approx(z_score(lexical, 7.0) + 2 * z_score(semantic, 0.14))
+    # No document is named, so meaning weighs 1.25 times.
+    assert best["d7"] == pytest.approx(z_score(lexical, 7.0) + 2.5 * z_score(semantic, 0.14))
     assert result.numbers["method"] == "zscore" and result.numbers["semantic"][
         "mean"
     ] == pytest.approx(np.mean(semantic))
@@ -137,7 +138,9 @@ def test_identical_scores_fall_back_to_rank_by_id() -> None:
 
 def test_reciprocal_rank_score_is_relative_to_maximum() -> None:
     index = make_corpus()
-    profile = FusionProfile(method="rrf", lexical=0.7, semantic=0.8, graph=1.0)
+    profile = FusionProfile(
+        method="rrf", lexical=0.7, semantic=0.8, graph=1.0, unnamed_semantic=1.0
+    )
     found: dict[Channel, list[Hit]] = {
         "lexical": make_hits(index, {0: 9.0, 1: 8.0}),
         "semantic": make_hits(index, {0: 0.9, 2: 0.8}),
@@ -346,7 +349,7 @@ def test_lexical_channel_without_evidence_has_little_weight() -> None:
     idf = {"english": {"shared": 2.0, "missing": 9.0, "absent": 9.0}}
     coverage = compute_lexical_coverage(2.0, idf)
     assert coverage == pytest.approx(0.1)
-    profile = FusionProfile(full_coverage=0.5)
+    profile = FusionProfile(full_coverage=0.5, unnamed_semantic=1.0)
     weak = fuse_candidates(FusionInput(found, lexical_coverage=coverage), index.views, profile)
     full = fuse_candidates(FusionInput(found, lexical_coverage=0.6), index.views, profile)
     assert weak.numbers["lexical"]["weight"] == pytest.approx(0.2)

@@ -512,6 +512,27 @@ async def test_word_idf_changes_order_but_not_rerank_score(
     assert has_changed == is_weighed
 
 
+async def test_word_idf_counts_by_the_evidence_of_words() -> None:
+    built = make_harness()
+
+    async def explain(full_coverage: float) -> dict[str, dict[str, Any]]:
+        overrides = {
+            "fusion": {"full_coverage": full_coverage},
+            "rerank": {"word_idf": "always", "parents": 100},
+        }
+        request = SearchRequest(query=COST_QUESTION, explain=True, k=100, overrides=overrides)
+        response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+        return {item.external_id or "": item.explanation or {} for item in response.results}
+
+    full, partial = await explain(0.0), await explain(2.0)
+    share = partial["pump"]["weights"]["lexical"]
+    assert 0 < share < 1
+    for name, parts in partial.items():
+        assert parts["rerank_order"] == pytest.approx(
+            share * full[name]["rerank_order"] + (1 - share) * parts["rerank_score"]
+        )
+
+
 async def test_smoothing_blends_scores_unless_a_document_is_named() -> None:
     built = make_harness()
 
