@@ -373,9 +373,9 @@ async def _rerank(
             snapshot,
             resources.states,
             profile,
+            names_document=bool(inputs.named),
             weigh_tokens=weigh_words if weighs_words and idf else None,
             weighed_share=compute_word_evidence(inputs, query.profile.fusion),
-            smoothing=0.0 if inputs.named else profile.smoothing,
         )
     query.usage.rerank_requests += reranked.requests
     return reranked

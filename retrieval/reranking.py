@@ -54,15 +54,16 @@ async def rerank_parents(
     states: TokenStateReader,
     profile: RerankProfile,
     *,
+    names_document: bool = False,
     weigh_tokens: WeighTokens | None = None,
     weighed_share: float = 1.0,
-    smoothing: float = 0.0,
 ) -> RerankResult:
     """Rerank the first `profile.parents` parents.
 
     `added`: fused score + weight × z-score of the rerank score, `weighed_share` of which is that
-    with the weights of `weigh_tokens`; then `smoothing` over similar passages. `replaces`: the
-    reranker's order, followed by the parents that it did not score.
+    with the weights of `weigh_tokens`; then smoothed over similar passages unless the question
+    `names_document`. `replaces`: the reranker's order, followed by the parents that it did not
+    score.
     """
     offered, rest = parents[: profile.parents], parents[profile.parents :]
     # Late interaction compares token states: without them every score would be 0.
@@ -111,13 +112,13 @@ async def rerank_parents(
         rest,
         score_by_parent,
         reranker.role,
-        profile,
+        profile.weight * (profile.named_factor if names_document else 1.0),
         notes,
         order=order if weighed_scores else None,
     )
-    if smoothing and reranker.role == "added":
+    if profile.smoothing and reranker.role == "added" and not names_document:
         means = average_neighbors(reranked.parents, passages, profile.neighbors)
-        reranked = smooth_scores(reranked, means, smoothing)
+        reranked = smooth_scores(reranked, means, profile.smoothing)
     return replace(reranked, unread_states_count=unread, requests=requests)
 
 
@@ -200,7 +201,7 @@ def combine_scores(
     rest: Sequence[RankedParent],
     scores: Mapping[UUID, float],
     role: Literal["added", "replaces"],
-    profile: RerankProfile,
+    weight: float,
     notes: tuple[str, ...],
     *,
     order: Mapping[UUID, float] | None = None,
@@ -215,7 +216,7 @@ def combine_scores(
     numbers = {
         "mean": float(values.mean()),
         "deviation": float(values.std()),
-        "weight": profile.weight,
+        "weight": weight,
         "role": role,
         "offered": len(offered),
     }
@@ -255,7 +256,7 @@ def combine_scores(
         rescored_parents.append(
             replace_score(
                 parent,
-                parent.score + profile.weight * z,
+                parent.score + weight * z,
                 scores.get(parent.parent_id),
                 {"rerank_z": z, **_get_order_part(parent, order)},
             )

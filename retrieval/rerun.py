@@ -247,7 +247,7 @@ def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> 
         not_offered,
         offered_scores,
         role,
-        profile,
+        record.numbers["rerank"]["weight"],
         tuple(record.response.trace.notes),
         order=offered_order or None,
     )

@@ -241,6 +241,9 @@ class RerankProfile(Value):
             "Weight of the reranker's standardized score, for a reranker whose score is added."
         ),
     )
+    named_factor: float = Field(
+        0.25, ge=0, le=10, description="Factor on that weight for a question that names a document."
+    )
     word_idf: Literal["never", "unnamed", "always"] = Field(
         "unnamed",
         description=(

@@ -89,6 +89,7 @@ async def test_rerun_reproduces_search_byte_for_byte(
         Profile(rerank=RerankProfile(word_idf="always")),
         Profile(rerank=RerankProfile(word_idf="unnamed", smoothing=0.3, neighbors=2)),
         Profile(fusion=FusionProfile(unnamed_semantic=2.0)),
+        Profile(rerank=RerankProfile(named_factor=3.0)),
         Profile(
             fusion=FusionProfile(
                 freshness=2.0, metadata=1.0, entity_overlap=1.0, hop=3.0, edge_types={"knows": 2.0}

@@ -533,6 +533,19 @@ async def test_word_idf_counts_by_the_evidence_of_words() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("question", "weight"),
+    [(COST_QUESTION, 2.0), ("Price list: how much does the impeller cost?", 0.5)],
+)
+async def test_reranking_weighs_less_within_a_named_document(question: str, weight: float) -> None:
+    built = make_harness()
+    request = SearchRequest(query=question, explain=True)
+    response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+    for result in response.results:
+        parts = result.explanation or {}
+        assert parts["score"] == pytest.approx(parts["fused"] + weight * parts["rerank_z"])
+
+
 async def test_smoothing_blends_scores_unless_a_document_is_named() -> None:
     built = make_harness()
 
