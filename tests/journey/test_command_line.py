@@ -82,7 +82,7 @@ def check_profile_options(*here: str) -> None:
         ("--profiles", "fuse=rrf", "profiles.fuse"),
         ("--override", "semantic.k=0", "Invalid override semantic.k: Input should be greater"),
         ("--override", "semantic.kk=5", "Invalid override semantic.kk: Extra inputs"),
-        ("--override", "semantic=5", "overrides.semantic: Input should be"),
+        ("--override", "semantic=5", "--override semantic=5 names no section. [BAD_SETTING]"),
         ("--override", "redaction.kinds=[]", "redaction cannot be set by a request"),
         ("--override", "budget.calls=99", "budget.calls cannot be raised by a request"),
         ("--override", "semantic.k", "--override semantic.k has no value. [BAD_SETTING]"),

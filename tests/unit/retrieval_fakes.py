@@ -132,8 +132,10 @@ class WordReranker:
         if self.unavailable:
             raise EngineUnavailable("the reranker does not answer")
         self.passages = list(passages)
-        question_states = token_states_of(question)[0]
-        weights = query.token_weights if query is not None else None
+        if query is not None and query.states is not None:
+            question_states, weights = query.states, query.token_weights
+        else:
+            question_states, weights = token_states_of(question)[0], None
         return [
             max(
                 (

@@ -68,7 +68,7 @@ async def test_model_sets_search_text_weights_and_candidates() -> None:
     assert response.trace.channels["semantic"].k == 100
     assert built.embedder.embedded_queries[-1] == PLAN["semantic_query"]
     explanation = response.contexts[0].explanation
-    assert explanation is not None and explanation["weights"]["semantic"] == 1.5
+    assert explanation is not None and explanation["weights"]["semantic"] == 1.5 * 1.25
     assert response.answer is not None and "18,740" in response.answer
 
 

@@ -155,7 +155,7 @@ async def test_profile_sets_weights_and_candidates_by_intent() -> None:
     assert explanation["weights"]["semantic"] == 0 < 1 < explanation["weights"]["lexical"]
     other = SearchRequest(query="Why is the bearing replaced?", profile="own", explain=True)
     unchanged = (await retriever.search(LOCAL_CALLER, other, RUN_ID)).results[0].explanation
-    assert unchanged is not None and unchanged["weights"]["semantic"] == 1
+    assert unchanged is not None and unchanged["weights"]["semantic"] == 1.25
 
 
 @pytest.mark.parametrize(
