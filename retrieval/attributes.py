@@ -82,11 +82,15 @@ _PRICE_WORD = re.compile(
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _ANCHOR = re.compile(r"\w+(?:[-./]\w+)*")
 _PARTITIVE = re.compile(r"\s+(?:of|de|d['’])\s*(?=\w)")
-# Words that say how the attribute is asked for, and not which it is.
+# Words that say how the attribute is asked for, and not which it is: the limit of the pressure is
+# found as its maximum, and the vacation entitlement as days of vacation.
 _GENERIC_WORDS = (
     "number amount name value kind type sort total maximum minimum average current new exact same "
     "extra main overall many much first last next usual normal actual point moment way "
+    "limit level rate size period date duration length range entitlement payment "
     "número quantidade nome valor tipo máximo máxima mínimo mínima médio média atual novo nova "
+    "limite nível taxa tamanho período data duração límite nivel tasa tamaño fecha duración niveau "
+    "taux taille période durée grenze dauer datum größe "
     "principal exato cantidad nombre nuevo nueva medio media montant nom valeur genre maximal "
     "maximale moyenne nouveau nouvelle anzahl zahl wert art betrag summe menge höhe"
 )

@@ -71,6 +71,8 @@ def assess(question: str, text: str, language: str = "en") -> RelevanceDecision:
     ("question", "language", "expected"),
     [
         ("What is the parental leave?", "en", ["parental", "leave"]),
+        ("What is the pressure limit of the HX-9?", "en", ["pressure"]),
+        ("Quel est le niveau de bruit de la pompe ?", "fr", []),
         ("How many weeks of parental leave are there?", "en", ["parental", "leave"]),
         ("What was the number of employees at the end of 2024?", "en", []),
         ("Which vendor made the disk?", "en", ["vendor"]),
