@@ -32,7 +32,7 @@ from schemas.exams import (
 )
 
 MAX_RISK = 0.05
-"""Most that the risk of a broken promise may be for a threshold stricter than the default."""
+"""Highest accepted probability that a threshold stricter than the default breaks its promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def find_lower_quantile(scores: Sequence[float], miss_rate: float) -> float:
 
 
 def find_safe_quantile(scores: Sequence[float], miss_rate: float) -> float:
-    """Return the largest threshold that more than `miss_rate` of new scores fall below with a risk
-    of `MAX_RISK` only. 0 if there are too few scores for any.
+    """Return the largest threshold below which more than `miss_rate` of new scores fall with a
+    probability of at most `MAX_RISK`. 0 if there are too few scores for any.
     """
     n_scores, place, risk = len(scores), 0, 0.0
     # The risk of place k is the probability of fewer than k misses among the scores (binomial).

@@ -240,7 +240,7 @@ def choose_value(
 def _prefer_unit(matches: list[re.Match[str]], sentence: str, question: str) -> list[re.Match[str]]:
     """Return the numbers that have a unit of the dimension that the question asks for, if any.
 
-    Of an amount that is told in other words and in money, the money is exact.
+    To a question about an amount, the numbers in amounts of money suit as well.
     """
     units = next((units for asked, units in _DIMENSIONS if asked.search(question)), None)
     amounts = (

@@ -39,8 +39,8 @@ class Attribute:
 
 
 _ARTICLE = r"(?:(?:the|an?|its|their|our|your|his|her)\s+)?"
-# By language, the forms whose phrase ends with a verb or preposition, then the one whose phrase a
-# verb may follow at once ("which vendor made the disk").
+# Beginnings of questions by language. The attribute follows a form of "to be" ("what is the …") in
+# these, and the question word itself in those of `_DIRECT` ("which vendor made the disk").
 _COPULAR: Mapping[str, re.Pattern[str]] = {
     "en": re.compile(
         rf"\b(?:what|which|who)\s+(?:is|are|was|were|will\s+be)\s+{_ARTICLE}(?=\w)"
@@ -74,8 +74,8 @@ _PRICE_QUESTION = re.compile(
     re.I,
 )
 _PRICE_WORD = re.compile(
-    r"\b(?:price|cost|fee|pay|paid|rent|charge|rate|tariff|tarif|budget|expens|free|preç|cust|pag[ao]"
-    r"|taxa|renda|valor|gratuit|precio|cost|cuesta|kost|preis|gebühr|miete|prix|coût|loyer)"
+    r"\b(?:price|cost|fee|pay|paid|rent|charge|rate|tarif|budget|expens|free|preç|cust|pag[ao]"
+    r"|taxa|renda|valor|gratuit|precio|cuesta|kost|preis|gebühr|miete|prix|coût|loyer)"
     r"|[$€£¥]|\b(?:EUR|USD|BRL|GBP|CHF)\b",
     re.I,
 )
@@ -125,7 +125,7 @@ def _find_phrase(question: str, language: str) -> list[Place]:
             # "Which foreign branch": the noun names the attribute. Romance languages begin with it.
             words = words[-1:] if language == "en" else words[:1]
         else:
-            # "What happened at noon?" asks for no happened.
+            # In "What happened at noon?" a verb follows, which is no attribute.
             words = [] if start.group().lower().startswith("what") else words[:1]
     else:
         return []
@@ -172,7 +172,7 @@ def is_supported(
     documents: Sequence[str],
     plan: QueryPlan,
 ) -> bool:
-    """Tell whether the evidence speaks of the attribute, or nothing allows to judge it.
+    """Tell whether the evidence speaks of the attribute, or cannot be compared with it.
 
     `lead_rows` are those of the best sentence with its neighbors, `quoted_rows` also those of the
     others to quote, and `documents` all that was read of their documents.

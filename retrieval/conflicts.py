@@ -145,13 +145,11 @@ def cite_conflict(
 def _read_statements(candidate: QuoteCandidate) -> list[_Statement]:
     """Return the statements of the sentence: the whole, and each of several clauses."""
     text = candidate.readable_text
-    clauses = [] if candidate.is_row else list(_CLAUSE.finditer(text))
     whole = _read_statement(candidate, 0, text)
-    parts = [
-        _read_statement(candidate, clause.start(), clause.group())
-        for clause in clauses
-        if len(clauses) > 1
-    ]
+    clauses = list(_CLAUSE.finditer(text))
+    if candidate.is_row or len(clauses) == 1:
+        return [whole]
+    parts = [_read_statement(candidate, clause.start(), clause.group()) for clause in clauses]
     return [whole, *(replace(part, other_words=whole.words - part.words) for part in parts)]
 
 

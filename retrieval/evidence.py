@@ -283,6 +283,8 @@ def combine_features(features: Mapping[str, FloatArray]) -> tuple[float, ...]:
 _TOTAL = (
     r"total|grand total|sum|overall|summe|gesamt|insgesamt|soma|suma|somme|ensemble|totais|totales"
 )
+# Enough to rank behind.
+_TOTAL_DISTANCE = 0.01
 _TOTAL_ROW = re.compile(rf"(?:{_TOTAL})\b", re.I)
 _TOTAL_ASKED = re.compile(
     rf"\b(?:{_TOTAL}|totals|sums|altogether|in all|combined|zusammen|gesamt\w*|ao todo|en todo|"
@@ -294,7 +296,7 @@ _TOTAL_ASKED = re.compile(
 def demote_totals(
     candidates: Sequence[QuoteCandidate], plan: QueryPlan, scores: Sequence[float]
 ) -> tuple[float, ...]:
-    """Rank the total of a table behind the rows that hold what the question says and it lacks.
+    """Rank the total of a table behind rows that hold words of the question which the total lacks.
 
     The total shares the column names with the question, and has no label that could differ.
     """
@@ -305,21 +307,17 @@ def demote_totals(
     for row, candidate in enumerate(candidates):
         if not (candidate.is_row and _TOTAL_ROW.match(next(filter(None, candidate.cells), ""))):
             continue
-        told = extract_word_keys(" ".join((*(candidate.header or ()), *candidate.cells)))
+        total_keys = extract_word_keys(" ".join((*(candidate.header or ()), *candidate.cells)))
         named_rows = [
             scores[other]
             for other, sibling in enumerate(candidates)
             if sibling.is_row
             and sibling.header == candidate.header
             and sibling.chunk.document_id == candidate.chunk.document_id
-            and (question_keys - told) & extract_word_keys(" ".join(sibling.cells))
+            and (question_keys - total_keys) & extract_word_keys(" ".join(sibling.cells))
         ]
         demoted[row] = min([scores[row], *(score - _TOTAL_DISTANCE for score in named_rows)])
     return tuple(demoted)
-
-
-# Enough to rank behind.
-_TOTAL_DISTANCE = 0.01
 
 
 def _continues(candidates: Sequence[QuoteCandidate], row: int) -> bool:
