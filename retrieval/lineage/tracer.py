@@ -439,7 +439,8 @@ def choose_citations(
         raise NotFound(
             f"Run {response.run_id} has no {subject}.",
             remedy=(
-                f"Sentences of its answer: {len(sentences)}; citations: {len(response.citations)}."
+                f"Choose by number, from 1: its answer has {len(sentences)} sentences and "
+                f"{len(response.citations)} citations."
             ),
         )
     return citations

@@ -96,7 +96,7 @@ async def test_bracketed_number_in_quote_is_not_a_citation(world: ApiWorld) -> N
     found = await fetch_lineage(world, answer["run_id"], sentence=1)
     assert [one["n"] for one in found["citations"]] == [1] and found["verified"]
     missing = await world.http.get(f"/v1/runs/{answer['run_id']}/lineage", params={"sentence": 2})
-    assert missing.status_code == 404 and "Sentences of its answer: 1" in missing.json()["remedy"]
+    assert missing.status_code == 404 and "its answer has 1 sentences" in missing.json()["remedy"]
 
 
 async def test_lineage_of_superseded_passage_is_complete(world: ApiWorld) -> None:
