@@ -265,10 +265,13 @@ class ApiSettings(SettingsSection):
         ),
     )
     max_runs: int = Field(
-        32,
+        64,
         ge=1,
         le=10_000,
-        description="concurrent runs of one API process; further ones get 503",
+        description=(
+            "concurrent runs of one API process. A tenant may start a run while fewer of its own "
+            "are in progress than are free, so one alone gets half; further ones get 503"
+        ),
     )
     min_upload_rate: int = Field(
         1024,

@@ -140,7 +140,7 @@ async def list_runs(
 async def start_run(body: QueryRequest, services: ServicesDep, caller: Caller) -> StartedRun:
     """Answer a question in the background. Takes the body of `/v1/query`; `stream` has no effect.
 
-    503 with code TOO_MANY_RUNS when too many runs are in progress.
+    503 with code TOO_MANY_RUNS when the tenant has as many runs in progress as are free.
     """
     return StartedRun(run_id=await services.runs.start(caller, body))
 

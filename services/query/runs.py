@@ -126,9 +126,11 @@ class RunService:
         """
         request = await self.apply_default_profile(caller, request)
         limits = self.select_profile(request).run
-        if len(self.running) >= self.max_runs:
+        # Fewer than are free, so that no tenant takes them all from the others.
+        own_count = sum(run.owner.tenant == caller.tenant for run in self.running.values())
+        if own_count >= self.max_runs - len(self.running):
             raise TransientError(
-                f"{self.max_runs} runs are in progress.",
+                f"{own_count} runs of this tenant are in progress; it may start no more now.",
                 code="TOO_MANY_RUNS",
                 remedy="Retry in a few seconds, or raise ANABRANCH_API__MAX_RUNS.",
             )

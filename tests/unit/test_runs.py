@@ -334,10 +334,30 @@ async def test_bad_requests_start_no_run() -> None:
         with pytest.raises(InvalidRequest):
             await service.start(ANA, request)
     run = await service.start(ANA, REQUEST)
-    with pytest.raises(TransientError, match="1 runs are in progress"):
+    with pytest.raises(TransientError, match="1 runs of this tenant are in progress"):
         await service.start(ANA, REQUEST)
     await service.cancel(ANA, run)
     await service.cancel(ANA, await service.start(ANA, REQUEST))
+
+
+async def test_tenant_that_starts_all_it_can_leaves_runs_to_others() -> None:
+    service = World().make_service(max_runs=8)
+
+    async def start_all(tenant: str) -> list[UUID]:
+        caller = Principal(f"key:{tenant}", tenant, "reader")
+        started = []
+        with pytest.raises(TransientError, match="of this tenant"):
+            while True:
+                started.append(await service.start(caller, REQUEST))
+        return started
+
+    attacker, *others = [await start_all(tenant) for tenant in ("mallory", "acme", "bolt", "cork")]
+    assert [len(attacker), *map(len, others)] == [4, 2, 1, 1]
+    # A run that ends is free for a tenant without runs, not for one that has some.
+    await service.cancel(Principal("key:mallory", "mallory", "reader"), attacker[0])
+    assert await start_all("mallory") == []
+    assert len(await start_all("drum")) == 1
+    service.interrupt()
 
 
 @pytest.mark.parametrize(
