@@ -20,6 +20,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evaluation.metrics import SCHEMA_VERSION
+from retrieval.extractive_answer import MODEL as QUOTING_MODEL
 from schemas.errors import InvalidRequest
 from schemas.questions import QueryResponse, RouteMode
 
@@ -177,14 +178,16 @@ _YES_NO = {
     "es": ("si", "no"),
 }
 _LEVELS = {"low": 0, "medium": 1, "high": 2}
+_FAITHFULNESS_CHECKS = ("groundedness", "hallucination", "contradiction")
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredAnswer:
     """The outcome of a question, with what the shares are made of.
 
-    `is_marked_right` is None without a mark, and `is_routed_right` without an expected mode. The
-    other measures are False for a refusal. `spans_cited` is the share of the expected spans.
+    `is_marked_right` is None without a mark, `is_routed_right` without an expected mode, and
+    `is_faithful` where no chat model wrote. The other measures are False for a refusal.
+    `spans_cited` is the share of the expected spans.
     """
 
     question: AnswerQuestion
@@ -199,6 +202,7 @@ class ScoredAnswer:
     citation_precision: float = 0.0
     is_marked_right: bool | None = None
     is_routed_right: bool | None = None
+    is_faithful: bool | None = None
     spans_cited: float = 0.0
 
 
@@ -209,11 +213,18 @@ def score_answer(question: AnswerQuestion, response: QueryResponse) -> ScoredAns
     routed = (
         None if question.mode is None else (route.escalated_from or route.mode) == question.mode
     )
-    if not question.answerable:
-        outcome: Outcome = "correctly_refused" if is_refused else "answered"
-        return ScoredAnswer(question, outcome, level, is_routed_right=routed)
-    if is_refused:
-        return ScoredAnswer(question, "falsely_refused", level, is_routed_right=routed)
+    faithful = _is_faithful(response)
+    if is_refused or not question.answerable:
+        outcome: Outcome = (
+            "answered"
+            if not is_refused
+            else "falsely_refused"
+            if question.answerable
+            else "correctly_refused"
+        )
+        return ScoredAnswer(
+            question, outcome, level, is_routed_right=routed, is_faithful=faithful
+        )
     quotes = [citation.quote for citation in response.citations]
     all_quotes = normalize_text(" \n ".join(quotes))
     lead = normalize_text(extract_lead(answer))
@@ -239,8 +250,24 @@ def score_answer(question: AnswerQuestion, response: QueryResponse) -> ScoredAns
         else 0.0,
         is_marked_right=any(map(question_matcher(question), marks)) if marks else None,
         is_routed_right=routed,
+        is_faithful=faithful,
         spans_cited=_measure_spans(question, response),
     )
+
+
+def _is_faithful(response: QueryResponse) -> bool | None:
+    """Tell whether a written answer, also a blocked one, passed the checks against its citations.
+
+    None if it was not written by a chat model, or none of these checks was made.
+    """
+    if response.judge is None or response.trace.models.get("answer") in (None, QUOTING_MODEL):
+        return None
+    results = [
+        check.result
+        for check in response.judge.checks
+        if check.name in _FAITHFULNESS_CHECKS and check.result != "not_checked"
+    ]
+    return "fail" not in results if results else None
 
 
 def _measure_spans(question: AnswerQuestion, response: QueryResponse) -> float:
@@ -331,9 +358,19 @@ def compute_measures(scored: Sequence[ScoredAnswer]) -> dict[str, float | None]:
         refused = fmean(item.outcome == "correctly_refused" for item in unanswerable)
         measures |= {"correctly_refused": refused, "answered": 1 - refused}
     if answerable and unanswerable:
+        measures["refusal_precision"] = _mean_or_none(
+            [
+                item.outcome == "correctly_refused"
+                for item in scored
+                if item.outcome.endswith("refused")
+            ]
+        )
         measures["balanced"] = ((measures["right"] or 0.0) + refused) / 2
     measures["routing_accuracy"] = _mean_or_none(
         [item.is_routed_right for item in scored if item.is_routed_right is not None]
+    )
+    measures["faithfulness"] = _mean_or_none(
+        [item.is_faithful for item in scored if item.is_faithful is not None]
     )
     measures["confidence_auc_answerable"] = compute_confidence_auc(answerable)
     measures["confidence_auc_all"] = compute_confidence_auc(scored)

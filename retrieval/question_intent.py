@@ -48,7 +48,8 @@ _PATTERNS: Mapping[Intent, re.Pattern[str]] = {
         rf"|distinct )?(?:{_DOCUMENTS}|times|vezes|veces|fois)\b"
         r"|\bhow many [^\W\d]+(?: [^\W\d]+)? (?:are|were) (?:named|listed|mentioned)\b"
         rf"|\bnumber of (?:{_DOCUMENTS})\b|\bcount (?:the|all|how|every)\b"
-        r"|\bcont(?:e|ar) (?:os|as)\b|\badd(?:ed)? up\b|\baltogether\b"
+        r"|\bcont(?:e|ar) (?:os|as)\b|\badd(?:ed)? up\b|\baltogether\b|\bin total\b"
+        r"|\bao todo\b|\bno total\b(?! d[aeo])|\ben total\b|\bau total\b|\binsgesamt\b"
         r"|\bwhat (?:is|was) the (?:sum|average) of\b"
         r"|\bqual (?:é |foi )?a (?:soma|média) d",
         re.I,

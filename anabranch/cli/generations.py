@@ -358,9 +358,9 @@ def _print_report(report: dict[str, Any]) -> None:
         ("judgements mapped", *(report["mapped_share"][side] for side in "AB"), ""),
         ("results judged", *(report["judged_share"][side] for side in "AB"), ""),
     ]
-    print_table(
-        ("", report["generations"]["A"], report["generations"]["B"], "difference [95 %]"), rows
-    )
+    profiles = report.get("profiles", {})
+    labels = (f"{report['generations'][side]} {profiles.get(side) or ''}".rstrip() for side in "AB")
+    print_table(("", *labels, "difference [95 %]"), rows)
     if report["queries"]:
         _print_rank_moves(report)
     elif not report["failed"]:

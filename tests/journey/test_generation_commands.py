@@ -42,13 +42,14 @@ class CannedGenerations(FakeGenerations):
             SideResult([], False, 10.0),
             SideResult([], True, 20.0),
         )
-        return build_comparison_report(
+        report = build_comparison_report(
             {"A": a, "B": b},
             [question],
             JudgementCounts(0, {"A": 0, "B": 0}),
             {"A": 1, "B": 2},
             {"golden:1": FailedQuestion("odd", "X", "y")},
         )
+        return report | {"profiles": {"A": request.profile, "B": request.profile_b}}
 
     async def drop(self, name: str) -> dict[str, Any]:
         if name == "g1":
@@ -146,6 +147,14 @@ def test_compare_sends_golden_queries_and_prints_report(
         and "+1.0000 [+1.0000, +1.0000]" in output.out
         and "query failed: odd: y [X]" in output.err
     )
+
+
+def test_compared_profiles_of_one_generation_are_named(
+    command: GenerationsCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("compare", "g1", "g1", "--profile-b", "rrf") == 0
+    header = capsys.readouterr().out.splitlines()[0]
+    assert header.split() == ["g1", "g1", "rrf", "difference", "[95", "%]"]
 
 
 def test_compare_without_queries_prints_hint(

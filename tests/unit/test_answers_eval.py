@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -15,6 +16,7 @@ from evaluation.answers_eval import (
     score_answer,
 )
 from schemas.errors import InvalidRequest
+from schemas.judge_verdicts import CheckName, JudgeCheck, JudgeVerdict
 from schemas.questions import QueryResponse
 from tests.unit.query_responses import respond
 
@@ -96,6 +98,38 @@ async def test_report_has_measures_by_kind_and_confidence() -> None:
         "high": {"answers": 1, "right": 1.0},
     }
     assert len(responses) == 2 and report["latency_ms"] == {"p50": 12.0, "p95": 12.0}
+
+
+@pytest.mark.parametrize(
+    ("model", "results", "faithful"),
+    [
+        ("chat", {"groundedness": "pass", "hallucination": "pass"}, True),
+        ("chat", {"groundedness": "not_checked", "contradiction": "fail"}, False),
+        ("chat", {"groundedness": "pass", "relevance": "fail"}, True),
+        ("chat", {"groundedness": "not_checked"}, None),
+        ("extractive", {"groundedness": "pass"}, None),
+    ],
+)
+async def test_written_answers_are_faithful_if_no_check_against_citations_failed(
+    model: str, results: dict[CheckName, Literal["pass", "fail", "not_checked"]], faithful: bool
+) -> None:
+    checks = [
+        JudgeCheck(name=name, kind="deterministic", result=result)
+        for name, result in results.items()
+    ]
+    verdict = JudgeVerdict(decision="PASS", checks=checks)
+
+    async def ask(question: str) -> QueryResponse:
+        # The first is blocked by the judge: it was written nevertheless.
+        response = respond(None if question == RENT.question else "Nora. [1]", "Nora.")
+        trace = response.trace.model_copy(update={"models": {"answer": model}})
+        return response.model_copy(update={"judge": verdict, "trace": trace})
+
+    absent = ABSENT.model_copy(update={"question": "Who?"})
+    report, _ = await evaluate_answers([RENT, absent], ask)
+    measured = report["overall"].get("faithfulness")
+    assert (measured and measured["value"]) == (None if faithful is None else float(faithful))
+    assert report["overall"]["refusal_precision"]["value"] == 0.0
 
 
 def test_set_without_gold_is_refused(tmp_path: Path) -> None:
