@@ -222,9 +222,7 @@ def score_answer(question: AnswerQuestion, response: QueryResponse) -> ScoredAns
             if question.answerable
             else "correctly_refused"
         )
-        return ScoredAnswer(
-            question, outcome, level, is_routed_right=routed, is_faithful=faithful
-        )
+        return ScoredAnswer(question, outcome, level, is_routed_right=routed, is_faithful=faithful)
     quotes = [citation.quote for citation in response.citations]
     all_quotes = normalize_text(" \n ".join(quotes))
     lead = normalize_text(extract_lead(answer))
