@@ -70,6 +70,11 @@ async def create_partitions(
             )
         if table == "child_chunks":
             await _set_lexical_weights(connection, partition, generation.config.lexical)
+            # Autovacuum would analyze no table below 50 rows, and without statistics the planner
+            # computes the names of every document for each name that is looked up.
+            await connection.execute(
+                f"alter table {partition} set (autovacuum_analyze_threshold = 0)"
+            )
         if table in ROW_SECURITY_TABLES:
             await connection.execute(load_query("secure_partition"), partition)
         await connection.execute(

@@ -20,9 +20,12 @@ from sql.derived_tables import PARTITIONED_TABLES
 from sql.generation_builds import PgGenerationBuilds
 from sql.partitions import SECONDARY_INDEXES, build_indexes, drop_partitions
 from sql.pool import Pool, close_pool, open_pool
+from tests.support.document_rows import SampleDocument, insert_documents
+from tests.support.eventually import eventually
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import G1, make_generation
 from tests.support.postgres_fixture import execute_sql
+from tests.support.search_stack import open_search_stack
 
 CONTROL_ROWS: tuple[Row, ...] = (
     GenerationRow(G1),
@@ -99,6 +102,17 @@ async def test_indexes_are_created_after_the_build(pool: Pool) -> None:
     ]
     assert await fetch_index_definitions(pool, "g2") == await fetch_index_definitions(pool, "g1")
     assert [name async for name in build_indexes(pool, "g2")] == []
+
+
+async def test_partition_of_a_few_chunks_gets_statistics(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        await insert_documents(stack.connection, SampleDocument("d", ["heron", "stork", "crane"]))
+
+        async def count_analyzed_rows() -> float:
+            query = "select reltuples from pg_class where relname = 'child_chunks_g1'"
+            return float(await stack.connection.fetchval(query))
+
+        await eventually(count_analyzed_rows, lambda n_rows: n_rows == 3)
 
 
 async def test_interrupted_index_build_is_repeated(pool: Pool, superuser_database: str) -> None:
