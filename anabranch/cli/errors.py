@@ -79,19 +79,28 @@ CLI_PHRASES = {
     "Use the `next` value of the previous page.": (
         "Use the `--after` value printed with the previous page."
     ),
+    "Set prefer_named to false": "Use --no-prefer-named",
+    "Set infer_filters to false": "Use --no-infer-filters",
+    'Set overrides to {"graph": {"aliases": false}}': "Use --override graph.aliases=false",
+    'Set overrides to {"graph": {"fuzzy": 0}}': "Use --override graph.fuzzy=0",
 }
-"""Translations of phrases that name more than an API call."""
+"""Translations of phrases of remedies and assumptions that name more than an API call."""
 REPEATED_COMMAND = re.compile(r"(`anabranch [^`]+`) or \1")
 API_CALL = re.compile(r"`?((?:GET|POST) /v1/[\w/{}-]+)`?")
 DEFAULT_REMEDY = "Run the command with --help for its options."
 HTTP_MARKERS = ("GET /", "POST /", "/v1/", "/openapi.json")
 
 
+def translate_phrases(text: str) -> str:
+    for phrase, translation in CLI_PHRASES.items():
+        text = text.replace(phrase, translation)
+    return text
+
+
 def to_cli_remedy(code: str, remedy: str) -> str:
     if code in CLI_REMEDIES:
         return CLI_REMEDIES[code]
-    for phrase, translation in CLI_PHRASES.items():
-        remedy = remedy.replace(phrase, translation)
+    remedy = translate_phrases(remedy)
     remedy = API_CALL.sub(lambda match: CLI_EQUIVALENTS.get(match[1], match[0]), remedy)
     # Of a remedy that names the command beside the call.
     remedy = REPEATED_COMMAND.sub(r"\1", remedy)

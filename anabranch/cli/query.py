@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import post
-from anabranch.cli.errors import OK, REFUSED
+from anabranch.cli.errors import OK, REFUSED, translate_phrases
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
 from anabranch.cli.output import print_json_line, print_stderr, to_single_line
 from schemas.errors import TransientError
@@ -70,6 +70,13 @@ class QueryOptions:
     generation: Annotated[
         str | None, Parameter(help="Generation of the index to query.  [default: the live one]")
     ] = None
+    prefer_named: Annotated[
+        bool,
+        Parameter(
+            negative="--no-prefer-named",
+            help="Prefer documents whose title the question names.",
+        ),
+    ] = True
     infer_filters: Annotated[
         bool,
         Parameter(
@@ -94,7 +101,7 @@ class QueryOptions:
             name: getattr(self, name)
             for name in (
                 *("k", "mode", "language", "generation"),
-                *("infer_filters", "explain"),
+                *("prefer_named", "infer_filters", "explain"),
             )
         }
         channel_filter = (
@@ -313,7 +320,7 @@ def print_confidence(answer: Mapping[str, Any]) -> None:
         for sentence in answer.get(name) or []:
             # A refusal prints its message above.
             if sentence != answer.get("message"):
-                _print_wrapped(f"{name.removesuffix('s')}: {sentence}")
+                _print_wrapped(f"{name.removesuffix('s')}: {translate_phrases(sentence)}")
 
 
 def _format_relation(relation: Mapping[str, Any]) -> str:

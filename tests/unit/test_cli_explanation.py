@@ -5,6 +5,12 @@ from typing import Any
 import pytest
 
 from anabranch.cli import main
+from anabranch.cli.errors import translate_phrases
+from retrieval.document_links import DocumentLink, NameSpan, format_assumption
+from retrieval.entity_aliases import AliasLink, format_alias_assumption
+from retrieval.stated_filters import StatedFilters, format_filter_assumption
+from schemas.ports.search import EntityAlias
+from schemas.questions import Filters
 from tests.fakes.failing_server import ServeAnswers, serve_answers
 
 __all__ = ["serve_answers"]
@@ -199,7 +205,33 @@ def test_unquoted_query_words_are_joined(
     requests = serve_answers({"/v1/query": ANSWER}, 2)
     assert main(["query", "annual", "leave", "--collection", "hr"]) == 0
     assert b'"annual leave"' in requests[0][1] and b'"infer_filters":true' in requests[0][1]
-    assert main(["query", "annual leave #hr", "--no-infer-filters"]) == 0
+    assert b'"prefer_named":true' in requests[0][1]
+    assert main(["query", "leave #hr", "--no-infer-filters", "--no-prefer-named"]) == 0
     assert b'"infer_filters":false' in requests[1][1]
+    assert b'"prefer_named":false' in requests[1][1]
     assert main(["query"]) == 2
     assert "[NO_QUESTION]" in capsys.readouterr().err
+
+
+SPAN = NameSpan(0, 3, "hal", is_capitalized=True)
+ALIAS = EntityAlias("hal", "HAL", "halvik", "ORG", "Halvik", False)
+
+
+@pytest.mark.parametrize(
+    ("assumption", "option"),
+    [
+        (format_assumption(DocumentLink(SPAN, (), is_address=False), "HAL"), "--no-prefer-named"),
+        (
+            format_filter_assumption(StatedFilters(Filters(tags=["hr"]), ("#hr",), "leave")),
+            "--no-infer-filters",
+        ),
+        (format_alias_assumption(AliasLink(SPAN, "HAL", ALIAS)), "--override graph.aliases=false"),
+        (
+            format_alias_assumption(AliasLink(SPAN, "HAL", ALIAS, is_similar=True)),
+            "--override graph.fuzzy=0",
+        ),
+    ],
+)
+def test_assumption_names_the_option_that_removes_it(assumption: str, option: str) -> None:
+    translated = translate_phrases(assumption)
+    assert f"Use {option} to search" in translated and "Set " not in translated
