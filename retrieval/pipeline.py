@@ -105,107 +105,19 @@ async def run_pipeline(
     documents. With an `answer_plan`, `query.plan` is for other words than the question's, and that
     plan is for answering it.
     """
-    # 1. Plan: `query.plan` holds what the rules of `plan_query` found; a model may refine it.
     # An escalated run passes its route, and its plan is made.
     if route is None:
-        refined_plan, plan_use = await plan_by_model(query, resources)
-        query = replace(query, plan=refined_plan)
-        # 2. Route: choose the channels. A model that is asked answers before the snapshot opens.
-        decision = choose_route(query.request, query.plan, query.profile.route)
-        route, route_use = await route_by_model(query, resources, decision)
-        cypher, cypher_use = await write_cypher_by_model(query, resources, route)
-        query = replace(query, plan=replace(query.plan, cypher=cypher))
-        uses = (plan_use, route_use, cypher_use)
-        model_uses = tuple(use for use in uses if use is not None)
-    original_query, profile = query, query.profile
+        query, route, model_uses = await _plan_and_route(query, resources)
+    original_query = query
     if query.plan.stated is not None:
-        filters = query.plan.stated.filters
-        request = query.request.model_copy(update={"filters": filters})
+        request = query.request.model_copy(update={"filters": query.plan.stated.filters})
         query = replace(query, request=request)
-    request = query.request
 
     # One snapshot for all reads, so that no result mixes two revisions of a document.
     async with resources.search.open_snapshot(query.generation, query.caller.readers) as snapshot:
         query = await resources.calibrate(query, snapshot.generation.name)
-        profile = query.profile
-        # 3. Link the entities that the question names by an alias, and the documents that it names;
-        # the words that address them are cut.
-        aliases, notes = await link_aliases(query, snapshot)
-        if aliases:
-            query = replace(query, plan=apply_aliases(query.plan, aliases))
-        links = await find_links(query, snapshot)
-        stated_aliases, stated_notes = await link_stated_aliases(query, snapshot, links)
-        if stated_aliases:
-            query = replace(query, plan=apply_aliases(query.plan, stated_aliases))
-        if route.decided_by == "rules" and not links and route.escalated_from is None:
-            route = await drop_graph(query, snapshot, route)
-        question = query.plan.question
-        asks = (find_ask(question, link.span) for link in links if link.is_address)
-        if ask := next(asks, None):
-            query = replace(query, plan=narrow_question(query.plan, ask))
-        plan = query.plan
-
-        # Retrieve candidates from all channels at once, and load their chunks.
-        candidates, chunks = await retrieve_chunks(query, resources, snapshot, route, depth, links)
-
-        # 4. Fuse the channels' scores into one.
-        with query.stopwatch.measure_step("fuse"):
-            inputs = build_fusion_input(
-                query, candidates, chunks, snapshot.generation.config.lexical
-            )
-            fusion = fuse_candidates(inputs, chunks, profile.fusion)
-        # An address says that the answer is within the document: bridges cost cuad .013 nDCG@10.
-        has_address = any(link.is_address for link in candidates.links)
-        if profile.fusion.bridged and "graph" in candidates.traces and not has_address:
-            with query.stopwatch.measure_step("bridge"):
-                candidates, bridged, reached = await _follow_bridges(
-                    query, resources, snapshot, candidates, fusion, chunks
-                )
-                if bridged:
-                    chunks = {**chunks, **reached}
-                    inputs = replace(inputs, bridged=bridged)
-                    fusion = fuse_candidates(inputs, chunks, profile.fusion)
-
-        if profile.fusion.term_weights:
-            with query.stopwatch.measure_step("terms"):
-                terms = await _score_terms(query, resources, snapshot, candidates, chunks)
-            inputs = replace(inputs, terms=terms)
-            fusion = fuse_candidates(inputs, chunks, profile.fusion)
-
-        # 5. Expand child chunks to their parents.
-        parents = expand_to_parents(fusion.candidates, profile.rerank.expand)
-
-        # 6. Rerank the best parents, and fold near-duplicates.
-        reranked = await _rerank(query, resources, snapshot, parents, candidates, inputs)
-        # Near-duplicates are compared in pairs, so only until this many distinct parents are found.
-        n_distinct = depth or max(request.k, profile.rerank.keep)
-        ranked = fold_parents(reranked.parents if reranked else parents, profile, n_distinct)
-        ranking = Ranking(tuple(ranked), candidates, fusion, reranked)
-
-        # 7. Check relevance: refuse rather than answer from passages that do not fit.
-        # The engine's threshold applies to its own scores only, not to fused ones.
-        scorer = resources.reranker if reranked and reranked.is_reranked else None
-        relevance = check_relevance(
-            ranked, plan, ranking.idf, scorer, candidates.embedded_query, profile.answer
-        )
-        retrieval = RetrievalResult(
-            snapshot.generation.name,
-            route,
-            ranking,
-            relevance,
-            assumptions=tuple(
-                # The question may name the same thing twice.
-                dict.fromkeys(
-                    [
-                        *([format_filter_assumption(plan.stated)] if plan.stated else []),
-                        *map(format_alias_assumption, (*aliases, *stated_aliases)),
-                        *(format_assumption(link, question) for link in candidates.links),
-                    ]
-                )
-            ),
-            model_uses=model_uses,
-            notes=(*notes, *stated_notes),
-        )
+        query, retrieval = await _search(query, resources, snapshot, route, depth)
+        retrieval = replace(retrieval, model_uses=model_uses)
         if goal == "ranking":
             return PipelineResult(query, retrieval)
 
@@ -229,7 +141,9 @@ async def run_pipeline(
             evidence, retrieval = await weigh_contexts(query, retrieval, resources)
 
     # Too little was found: steps 3 to 9 run once more, in all channels and with more candidates.
-    wider = escalate_query(route, original_query, retrieval.relevance, candidates, goal)
+    wider = escalate_query(
+        retrieval.route, original_query, retrieval.relevance, retrieval.ranking.candidates, goal
+    )
     if wider is not None and answer_plan is None:
         wider_query, wider_route = wider
         escalated = await run_pipeline(
@@ -246,7 +160,7 @@ async def run_pipeline(
     # The model may have asked for another search: steps 3 to 11 run again with its words.
     if draft is not None and draft.draft.search and query.searches_left:
         asked = replace(original_query, plan=answer_plan or original_query.plan)
-        further = await _search_further(asked, draft.draft, resources, route, model_uses)
+        further = await _search_further(asked, draft.draft, resources, retrieval.route, model_uses)
         return further.combine_versions(retrieval)
 
     # Build the response: an answer, or a refusal.
@@ -256,6 +170,119 @@ async def run_pipeline(
         )
     )
     return PipelineResult(query, retrieval, draft, response, evidence)
+
+
+async def _plan_and_route(
+    query: QueryContext, resources: RetrievalResources
+) -> tuple[QueryContext, Route, tuple[ModelUse, ...]]:
+    # 1. Plan: `query.plan` holds what the rules of `plan_query` found; a model may refine it.
+    refined_plan, plan_use = await plan_by_model(query, resources)
+    query = replace(query, plan=refined_plan)
+    # 2. Route: choose the channels. A model that is asked answers before the snapshot opens.
+    decision = choose_route(query.request, query.plan, query.profile.route)
+    route, route_use = await route_by_model(query, resources, decision)
+    cypher, cypher_use = await write_cypher_by_model(query, resources, route)
+    query = replace(query, plan=replace(query.plan, cypher=cypher))
+    uses = (plan_use, route_use, cypher_use)
+    return query, route, tuple(use for use in uses if use is not None)
+
+
+async def _search(
+    query: QueryContext,
+    resources: RetrievalResources,
+    snapshot: IndexSnapshot,
+    route: Route,
+    depth: int | None,
+) -> tuple[QueryContext, RetrievalResult]:
+    """Rank parents and check their relevance. The query has the plan that was searched."""
+    # 3. Link the entities that the question names by an alias, and the documents that it names;
+    # the words that address them are cut.
+    aliases, notes = await link_aliases(query, snapshot)
+    if aliases:
+        query = replace(query, plan=apply_aliases(query.plan, aliases))
+    links = await find_links(query, snapshot)
+    stated_aliases, stated_notes = await link_stated_aliases(query, snapshot, links)
+    if stated_aliases:
+        query = replace(query, plan=apply_aliases(query.plan, stated_aliases))
+    if route.decided_by == "rules" and not links and route.escalated_from is None:
+        route = await drop_graph(query, snapshot, route)
+    question = query.plan.question
+    asks = (find_ask(question, link.span) for link in links if link.is_address)
+    if ask := next(asks, None):
+        query = replace(query, plan=narrow_question(query.plan, ask))
+    plan, profile = query.plan, query.profile
+
+    # Retrieve candidates from all channels at once, and load their chunks.
+    candidates, chunks = await retrieve_chunks(query, resources, snapshot, route, depth, links)
+
+    # 4. Fuse the channels' scores into one.
+    candidates, inputs, fusion = await _fuse(query, resources, snapshot, candidates, chunks)
+
+    # 5. Expand child chunks to their parents.
+    parents = expand_to_parents(fusion.candidates, profile.rerank.expand)
+
+    # 6. Rerank the best parents, and fold near-duplicates.
+    reranked = await _rerank(query, resources, snapshot, parents, candidates, inputs)
+    # Near-duplicates are compared in pairs, so only until this many distinct parents are found.
+    n_distinct = depth or max(query.request.k, profile.rerank.keep)
+    ranked = fold_parents(reranked.parents if reranked else parents, profile, n_distinct)
+    ranking = Ranking(tuple(ranked), candidates, fusion, reranked)
+
+    # 7. Check relevance: refuse rather than answer from passages that do not fit.
+    # The engine's threshold applies to its own scores only, not to fused ones.
+    scorer = resources.reranker if reranked and reranked.is_reranked else None
+    relevance = check_relevance(
+        ranked, plan, ranking.idf, scorer, candidates.embedded_query, profile.answer
+    )
+    assumptions = [
+        *([format_filter_assumption(plan.stated)] if plan.stated else []),
+        *map(format_alias_assumption, (*aliases, *stated_aliases)),
+        *(format_assumption(link, question) for link in candidates.links),
+    ]
+    return query, RetrievalResult(
+        snapshot.generation.name,
+        route,
+        ranking,
+        relevance,
+        # The question may name the same thing twice.
+        assumptions=tuple(dict.fromkeys(assumptions)),
+        notes=(*notes, *stated_notes),
+    )
+
+
+async def _fuse(
+    query: QueryContext,
+    resources: RetrievalResources,
+    snapshot: IndexSnapshot,
+    candidates: ChannelCandidates,
+    chunks: Mapping[UUID, ChunkView],
+) -> tuple[ChannelCandidates, FusionInput, Fusion]:
+    """Fuse the candidates, with those that bridges lead to, and with the terms of the profile.
+
+    The candidates returned have the hops of the bridges.
+    """
+    profile = query.profile.fusion
+    with query.stopwatch.measure_step("fuse"):
+        lexical = snapshot.generation.config.lexical
+        inputs = build_fusion_input(query, candidates, chunks, lexical)
+        fusion = fuse_candidates(inputs, chunks, profile)
+    # An address says that the answer is within the document: bridges cost cuad .013 nDCG@10.
+    has_address = any(link.is_address for link in candidates.links)
+    if profile.bridged and "graph" in candidates.traces and not has_address:
+        with query.stopwatch.measure_step("bridge"):
+            candidates, bridged, reached = await _follow_bridges(
+                query, resources, snapshot, candidates, fusion, chunks
+            )
+            if bridged:
+                chunks = {**chunks, **reached}
+                inputs = replace(inputs, bridged=bridged)
+                fusion = fuse_candidates(inputs, chunks, profile)
+    if profile.term_weights:
+        with query.stopwatch.measure_step("terms"):
+            terms = await _score_terms(query, resources, snapshot, candidates, chunks)
+        inputs = replace(inputs, terms=terms)
+        fusion = fuse_candidates(inputs, chunks, profile)
+    return candidates, inputs, fusion
 
 
 async def _search_further(
