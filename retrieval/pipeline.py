@@ -114,7 +114,11 @@ async def run_pipeline(
         query = replace(query, request=request)
 
     # One snapshot for all reads, so that no result mixes two revisions of a document.
-    async with resources.search.open_snapshot(query.generation, query.caller.readers) as snapshot:
+    async with (
+        # The slot first: an open snapshot holds connections. None are held while a model generates.
+        resources.acquire_slot(query.caller.tenant),
+        resources.search.open_snapshot(query.generation, query.caller.readers) as snapshot,
+    ):
         query = await resources.calibrate(query, snapshot.generation.name)
         query, retrieval = await _search(query, resources, snapshot, route, depth)
         retrieval = replace(retrieval, model_uses=model_uses)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -102,6 +103,14 @@ class QueryContext:
         return isinstance(self.request, QueryRequest) and self.request.stream
 
 
+AcquireSlot = Callable[[str], AbstractAsyncContextManager[None]]
+"""Waits until a query of a tenant may read the index. Raises TransientError."""
+
+
+def acquire_no_slot(tenant: str) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
 @dataclass(frozen=True, slots=True)
 class RetrievalResources:
     """Index, engines and clock. Without a chat model answers are quoted; without a reranker the
@@ -121,6 +130,7 @@ class RetrievalResources:
     judge: ChatModel | None = None
     calibrations: CalibrationStore | None = None
     graph: GraphServer | None = None
+    acquire_slot: AcquireSlot = acquire_no_slot
 
     def fingerprint_scores(self, profile: Profile) -> str:
         """Return a fingerprint of all models that scores and probabilities come from."""

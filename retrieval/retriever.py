@@ -15,9 +15,11 @@ from retrieval.parent_expansion import RankedParent, limit_per_document
 from retrieval.pipeline import Goal, PipelineResult, run_pipeline
 from retrieval.profiles import ProfileCatalog
 from retrieval.query_context import (
+    AcquireSlot,
     QueryContext,
     QueryEmbeddingCache,
     RetrievalResources,
+    acquire_no_slot,
     format_readers_key,
 )
 from retrieval.query_plan import QueryPlan, plan_query
@@ -124,6 +126,7 @@ class Retriever:
         judge: ChatModel | None = None,
         calibrations: CalibrationStore | None = None,
         graph: GraphServer | None = None,
+        acquire_slot: AcquireSlot = acquire_no_slot,
         prices: PriceTable = NO_PRICES,
         state_cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
@@ -141,6 +144,7 @@ class Retriever:
             judge,
             calibrations,
             graph,
+            acquire_slot,
         )
         self._languages, self._names, self._profiles = languages, names, profiles
         self._clock, self._publish, self._answer_cache = clock, publish, answer_cache

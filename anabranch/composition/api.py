@@ -53,7 +53,7 @@ from services.query.profile_reload import ProfileReloader, open_profile_reloader
 from services.query.retriever_pool import open_retriever_pool
 from services.query.run_history import LineageService, QueryEventTap, RunHistory
 from services.query.runs import RunService, open_run_service
-from services.query.service import ConcurrencyLimiter, LimitedSearch, QueryService
+from services.query.service import ConcurrencyLimiter, QueryService
 from services.replay.service import ReplayService
 from services.storage import Storage
 from sql.access import PgApiKeys, PgAudit
@@ -118,7 +118,7 @@ async def prepare_api(
         limiter = ConcurrencyLimiter(
             "questions", max(1, settings.database.api_pool // CONNECTIONS_PER_QUERY), metrics
         )
-        search = LimitedSearch(PgSearch(pool), limiter)
+        search = PgSearch(pool)
         profile_reloader = await stack.enter_async_context(_open_profiles(settings, storage))
         profiles = profile_reloader.catalog
 
@@ -133,6 +133,7 @@ async def prepare_api(
                 profiles,
                 publish=event_tap.offer,
                 on_cache_use=metrics.record_cache_lookup,
+                acquire_slot=limiter.acquire_slot,
                 overrides=overrides,
             )
 

@@ -19,7 +19,7 @@ from engines.language_detector import FastTextLanguageDetector
 from engines.name_folding import FoldingNameNormalizer
 from engines.sentence_splitter import RuleSentenceSplitter
 from retrieval.profiles import ProfileCatalog
-from retrieval.query_context import OnCacheUse
+from retrieval.query_context import AcquireSlot, OnCacheUse, acquire_no_slot
 from retrieval.retriever import Retriever
 from schemas.events import EventData
 from schemas.generations import Generation
@@ -40,6 +40,7 @@ async def prepare_retriever(
     *,
     publish: Callable[[EventData], None] | None = None,
     on_cache_use: OnCacheUse | None = None,
+    acquire_slot: AcquireSlot = acquire_no_slot,
     overrides: Overrides = NO_OVERRIDES,
 ) -> AsyncIterator[Retriever]:
     """Open the retriever of a generation, with caches if `on_cache_use` is given.
@@ -90,6 +91,7 @@ async def prepare_retriever(
             judge=overrides.chat or await open_chat(settings, stack, overrides.watch, "judge"),
             calibrations=PgCalibrations(storage.pool),
             graph=await stack.enter_async_context(open_graph_server(settings.graph)),
+            acquire_slot=acquire_slot,
             prices=settings.prices,
             state_cache_bytes=settings.cache.states,
             **({"publish": publish} if publish else {}),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,8 +17,7 @@ import structlog
 
 from retrieval.retriever import Retriever
 from schemas.errors import AnabranchError, NotFound, TransientError
-from schemas.ports.search import IndexSnapshot, SearchIndex
-from schemas.principals import Principal, ReaderScope
+from schemas.principals import Principal
 from schemas.questions import (
     OnProgress,
     QueryRequest,
@@ -35,35 +35,61 @@ QUEUED_PER_SLOT = 64
 
 
 class ConcurrencyLimiter:
-    """Limit concurrency by slots and a bounded queue.
+    """Limit concurrency by slots, for which waiting tenants take turns.
 
-    Raises TransientError with code BUSY (HTTP 503 with Retry-After) if the queue is full or the
-    wait too long.
+    Raises TransientError with code BUSY (HTTP 503 with Retry-After) if the queue of the tenant is
+    full or the wait too long.
     """
 
     def __init__(self, name: str, slots: int, metrics: Metrics) -> None:
         self.name, self.metrics = name, metrics
-        self.slots = asyncio.Semaphore(slots)
+        self.free_slots = slots
         self.queue_limit = slots * QUEUED_PER_SLOT
-        self.waiting_count = 0
+        # By tenant, in the order of their turns. Nobody waits while a slot is free.
+        self.queues: dict[str, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
-    async def acquire_slot(self) -> AsyncIterator[None]:
-        # Refused at once, since it would only time out in a longer queue.
-        if self.waiting_count >= self.queue_limit:
-            raise self._build_busy_error()
-        self.waiting_count += 1
-        try:
-            async with asyncio.timeout(MAX_WAIT_S):
-                await self.slots.acquire()
-        except TimeoutError:
-            raise self._build_busy_error() from None
-        finally:
-            self.waiting_count -= 1
+    async def acquire_slot(self, tenant: str) -> AsyncIterator[None]:
+        if self.free_slots:
+            self.free_slots -= 1
+        else:
+            await self._wait_for_turn(tenant)
         try:
             yield
         finally:
-            self.slots.release()
+            self._pass_on()
+
+    async def _wait_for_turn(self, tenant: str) -> None:
+        # Refused at once, since it would only time out in a longer queue.
+        queue = self.queues.setdefault(tenant, deque())
+        if sum(not turn.done() for turn in queue) >= self.queue_limit:
+            raise self._build_busy_error()
+        turn = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        try:
+            async with asyncio.timeout(MAX_WAIT_S):
+                await turn
+        except BaseException as error:
+            # The slot may have come at the moment of the time-out or cancellation.
+            if not turn.cancelled():
+                self._pass_on()
+            if isinstance(error, TimeoutError):
+                raise self._build_busy_error() from None
+            raise
+
+    def _pass_on(self) -> None:
+        """Give a slot to the next tenant that waits, else free it."""
+        while self.queues:
+            tenant = next(iter(self.queues))
+            queue = self.queues.pop(tenant)
+            turn = queue.popleft()
+            if queue:
+                self.queues[tenant] = queue  # behind the other tenants
+            # Those whose query gave up stay in the queue until then.
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self.free_slots += 1
 
     def _build_busy_error(self) -> TransientError:
         self.metrics.refused_busy.labels(self.name).inc()
@@ -72,28 +98,6 @@ class ConcurrencyLimiter:
             code="BUSY",
             remedy="Retry in a few seconds, or raise ANABRANCH_DATABASE__API_POOL.",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class LimitedSearch:
-    """`SearchIndex` with a limit on open snapshots, which hold connections.
-
-    A query holds none while a model generates.
-    """
-
-    search: SearchIndex
-    limiter: ConcurrencyLimiter
-
-    @asynccontextmanager
-    async def open_snapshot(
-        self, generation: str | None = None, readers: ReaderScope = None
-    ) -> AsyncIterator[IndexSnapshot]:
-        async with (
-            # The slot first: an open snapshot holds connections.
-            self.limiter.acquire_slot(),
-            self.search.open_snapshot(generation, readers) as snapshot,
-        ):
-            yield snapshot
 
 
 log = structlog.get_logger(__name__)

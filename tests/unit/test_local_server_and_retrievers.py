@@ -29,6 +29,7 @@ from schemas.generations import EmbedConfig, Generation, GenerationState, IndexC
 from schemas.principals import Principal
 from schemas.questions import SearchRequest, SearchResponse, Trace
 from services.instrumentation.metrics import Metrics
+from services.query import service
 from services.query.retriever_pool import RetrieverPool, open_retriever_pool
 from services.query.service import QUEUED_PER_SLOT, ConcurrencyLimiter, QueryService, RequestT
 from tests.support.api_client import LOCAL_CALLER
@@ -88,7 +89,7 @@ def test_server_file_has_documented_keys(tmp_path: Path) -> None:
 async def test_full_limiter_rejects_immediately_and_counts() -> None:
     metrics = Metrics("1")
     gate = ConcurrencyLimiter("questions", 1, metrics)
-    async with gate.acquire_slot():
+    async with gate.acquire_slot("acme"):
         waiting = [asyncio.create_task(_pass_limiter(gate)) for _ in range(QUEUED_PER_SLOT)]
         await asyncio.sleep(0)
         with pytest.raises(TransientError) as caught:
@@ -99,8 +100,39 @@ async def test_full_limiter_rejects_immediately_and_counts() -> None:
     assert _sum_samples(metrics, "anabranch_requests_refused_busy_total") == 1
 
 
-async def _pass_limiter(gate: ConcurrencyLimiter) -> None:
-    async with gate.acquire_slot():
+async def test_tenants_take_turns_behind_one_that_floods_the_limiter() -> None:
+    gate, order = ConcurrencyLimiter("questions", 1, Metrics("1")), list[str]()
+    async with gate.acquire_slot("mallory"):
+        tenants = [*["mallory"] * QUEUED_PER_SLOT, "acme", "bolt", "acme"]
+        waiting = [asyncio.create_task(_pass_limiter(gate, name, order)) for name in tenants]
+        await asyncio.sleep(0)
+    await asyncio.gather(*waiting)
+    assert order[:6] == ["mallory", "acme", "bolt", "mallory", "acme", "mallory"]
+    assert len(order) == len(tenants) and (gate.free_slots, gate.queues) == (1, {})
+
+
+async def test_query_that_gives_up_takes_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_WAIT_S", 0.01)
+    gate = ConcurrencyLimiter("questions", 1, Metrics("1"))
+    async with gate.acquire_slot("acme"):
+        with pytest.raises(TransientError, match="Too many concurrent questions"):
+            await _pass_limiter(gate)
+        late = [asyncio.create_task(_pass_limiter(gate)) for _ in range(2)]
+        await asyncio.sleep(0)
+        late[0].cancel()
+    # The slot has come to the other one, which is cancelled before it runs.
+    late[1].cancel()
+    await asyncio.gather(*late, return_exceptions=True)
+    assert gate.free_slots == 1
+    await _pass_limiter(gate)
+
+
+async def _pass_limiter(
+    gate: ConcurrencyLimiter, tenant: str = "acme", order: list[str] | None = None
+) -> None:
+    async with gate.acquire_slot(tenant):
+        if order is not None:
+            order.append(tenant)
         await asyncio.sleep(0)
 
 
