@@ -36,19 +36,32 @@ def test_benchmark_prints_its_figures(arguments: list[str], figures: set[str]) -
     assert figures <= run_program(*arguments).keys()
 
 
-def test_ablations_measure_every_configuration(tmp_path: Path) -> None:
+def write_small_set(folder: Path) -> None:
     texts = ["Pumps raise water.", "Valves stop the flow.", "Pipes carry oil."]
     for name, lines in {
         "corpus.jsonl": [json.dumps({"id": str(n), "text": text}) for n, text in enumerate(texts)],
         "queries.jsonl": [json.dumps({"id": "q", "text": "What raises water?"})],
         "qrels.tsv": ["query-id\tcorpus-id\tscore", "q\t0\t1"],
     }.items():
-        (tmp_path / name).write_text("\n".join(lines))
+        (folder / name).write_text("\n".join(lines))
+
+
+def test_ablations_measure_every_configuration(tmp_path: Path) -> None:
+    write_small_set(tmp_path)
     report = run_program("retrieval_sets", "--ablations", "--chunking=small", str(tmp_path))
     assert report["configurations"].keys() == {*CONFIGURATIONS, "hybrid, small chunks"}
     for name, figures in report["configurations"].items():
         # The question names no entity, so that the graph alone finds nothing.
         assert figures["metrics"]["ndcg@10"] == (0 if name == "graph" else 1), name
+
+
+def test_vector_indexes_are_compared_with_an_exact_scan(tmp_path: Path) -> None:
+    write_small_set(tmp_path)
+    report = run_program("vector_indexes", str(tmp_path))
+    searches = {**report["hnsw"]["searches"], **report["ivfflat"]["searches"]}
+    assert searches["hnsw.ef_search 100"]["recall@10"] == 1
+    # Of as many lists as there are vectors, one is not enough.
+    assert searches["ivfflat.probes 1"]["recall@10"] < 1
 
 
 @pytest.mark.parametrize("name", SHORT_RUNS)
