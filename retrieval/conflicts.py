@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from retrieval.answer_drafts import CitationList
 from retrieval.answer_values import AnswerType, detect_answer_type
@@ -66,12 +66,16 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class ConflictingRows:
-    """Rows of the evidence that state different amounts, best first, and the place of the amount in
-    the readable text of each.
+class ComparedRows:
+    """Rows of the evidence that state different amounts.
+
+    `places` has those that conflict, best first, with the place of the amount in the readable text
+    of each. `other_editions` differ from the best row, and their passages lack a code or name of
+    the question that its passage holds: they are about another year or thing.
     """
 
-    places: Mapping[int, Place]
+    places: Mapping[int, Place] = field(default_factory=dict)
+    other_editions: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +97,8 @@ class _Statement:
         return self.candidate.chunk.document_id
 
 
-def find_conflict(
-    evidence: Evidence, plan: QueryPlan, profile: AnswerProfile
-) -> ConflictingRows | None:
-    """Return the conflict that involves the best of the candidates to quote, if any does.
+def compare_documents(evidence: Evidence, plan: QueryPlan, profile: AnswerProfile) -> ComparedRows:
+    """Find the conflict that involves the best of the candidates to quote, if any does.
 
     They are compared with all candidates up to `conflict_distance` in score from the best one: that
     a sentence says the same makes it about the question too. A question that asks for no number or
@@ -104,29 +106,36 @@ def find_conflict(
     """
     answer_type = detect_answer_type(plan.question)
     if answer_type not in _ANSWERING_KINDS:
-        return None
+        return ComparedRows()
     kinds = _ANSWERING_KINDS[answer_type]
     candidates, scores = evidence.candidates, evidence.get_scores(plan)
     order = rank_rows(scores)
     rows = [row for row in order if scores[row] >= scores[order[0]] - profile.conflict_distance]
     statements = {row: _read_statements(candidates[row]) for row in rows[:_MAX_COMPARED]}
+    other_editions: frozenset[int] = frozenset()
     for lead in rows_to_quote(scores, rows, profile):
         places: dict[int, Place] = {}
         values: set[str] = set()
         for row, others in statements.items():
             pair = _compare_any(statements[lead], others, kinds, plan)
+            if pair is None:
+                continue
+            # A question about 2024 is answered by the document of that year.
+            lead_terms, terms = (_list_held_terms(candidates[n], plan) for n in (lead, row))
+            if terms < lead_terms and lead == order[0]:
+                other_editions |= {row}
             # A value is shown once, from its best sentence.
-            if pair is not None and pair[1].quantity.value not in values:
+            if terms == lead_terms and pair[1].quantity.value not in values:
                 places.setdefault(lead, pair[0].place)
                 places[row] = pair[1].place
                 values |= {pair[0].quantity.value, pair[1].quantity.value}
         if places:
-            return ConflictingRows(places)
-    return None
+            return ComparedRows(places, other_editions)
+    return ComparedRows(other_editions=other_editions)
 
 
 def cite_conflict(
-    conflict: ConflictingRows | None,
+    places: Mapping[int, Place],
     evidence: Evidence,
     citations: CitationList,
     redactor: Redactor,
@@ -134,7 +143,7 @@ def cite_conflict(
 ) -> Conflict | None:
     """Cite every source of each value; None unless at least two values can be cited."""
     values = []
-    for row, (start, end) in conflict.places.items() if conflict else ():
+    for row, (start, end) in places.items():
         quote = evidence.candidates[row]
         if numbers := citations.cite(find_equal_quotes(quote, evidence.candidates, max_sources)):
             value = redactor.mask(quote.readable_text)[start:end]
@@ -213,7 +222,6 @@ def _compare(
         # Another clause is the one about the question.
         or (first.other_words | second.other_words) & _list_words(plan.question)
         or not _say_the_same(first, second, plan)
-        or not _hold_same_terms(first.candidate, second.candidate, plan)
     ):
         return None
     pairs = _align(first.quantities, second.quantities, kinds)
@@ -243,16 +251,16 @@ def _is_subset(first: frozenset[str], second: frozenset[str]) -> bool:
     return first <= second or second <= first
 
 
-def _hold_same_terms(first: QuoteCandidate, second: QuoteCandidate, plan: QueryPlan) -> bool:
-    """Tell whether the codes and names of the question stand in both passages, or in neither.
-
-    A question about 2024 is answered by the document of that year.
-    """
+def _list_held_terms(candidate: QuoteCandidate, plan: QueryPlan) -> frozenset[str]:
+    """Return the codes and names of the question that the passage holds."""
     terms = find_question_terms(plan.question, plan.language)
-    held = [index_text_terms(list_unit_texts(candidate)) for candidate in (first, second)]
-    return all(
-        held[0].holds_code(code) == held[1].holds_code(code) for code in terms.codes
-    ) and all(held[0].holds_name(name) == held[1].holds_name(name) for name in terms.names)
+    held = index_text_terms(list_unit_texts(candidate))
+    return frozenset(
+        [
+            *filter(held.holds_code, terms.codes),
+            *filter(held.holds_name, terms.names),
+        ]
+    )
 
 
 def _align(

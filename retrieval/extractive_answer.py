@@ -9,7 +9,7 @@ sentence that shares the question's words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from retrieval.answer_drafts import (
     AnswerDraft,
@@ -25,7 +25,7 @@ from retrieval.answer_values import (
     find_value,
     highlight_value,
 )
-from retrieval.conflicts import cite_conflict, find_conflict
+from retrieval.conflicts import cite_conflict, compare_documents
 from retrieval.evidence import Evidence, rank_rows
 from retrieval.graph_facts import PathStep
 from retrieval.prompting import normalize_whitespace
@@ -100,8 +100,8 @@ def compose_quoted_answer(
     # Before texts are cut into cells: the column name may tell what a number is.
     redactor.learn(candidate.readable_text for candidate in evidence.candidates)
     learn_divided_quotes(redactor, evidence.candidates)
-    conflict = find_conflict(evidence, plan, profile)
-    places = conflict.places if conflict else {}
+    compared = compare_documents(evidence, plan, profile)
+    places = compared.places
     citations = CitationList()
     relation_path = cite_path(path, citations)
     # Both steps may stand in one sentence.
@@ -112,7 +112,7 @@ def compose_quoted_answer(
         if relation_path
     ]
     columns: dict[tuple[str, ...], int | None] = {}
-    for row, quote in select_quotes(evidence, plan, profile, list(places)):
+    for row, quote in select_quotes(evidence, plan, profile, list(places), compared.other_editions):
         is_in_path = sentences and normalize_quote(quote.readable_text) in quoted
         if row not in places and (is_in_path or len(sentences) >= profile.max_quotes):
             continue
@@ -136,7 +136,7 @@ def compose_quoted_answer(
         citations.citations,
         MODEL,
         limitations=(_QUOTED_NOTE, *format_evidence_only(plan)),
-        conflict=cite_conflict(conflict, evidence, citations, redactor, profile.sources_per_quote),
+        conflict=cite_conflict(places, evidence, citations, redactor, profile.sources_per_quote),
         relation_path=relation_path,
         closeness=evidence.scores,
         has_engine_failure=evidence.has_engine_failure,
@@ -149,6 +149,7 @@ def select_quotes(
     plan: QueryPlan,
     profile: AnswerProfile,
     conflicting_rows: Sequence[int] = (),
+    omitted_rows: Collection[int] = (),
 ) -> list[tuple[int, QuoteCandidate]]:
     """Return the quotes with their rows: those that conflict, then the lead, then further quotes in
     context order.
@@ -174,7 +175,8 @@ def select_quotes(
         text = normalize_quote(candidates[row].readable_text)
         # The joined sentence is not quoted twice.
         is_shown = text in shown_texts or (joined is not None and row == lead + 1)
-        if is_shown or scores[row] < scores[lead] - profile.quote_distance:
+        is_omitted = is_shown or row in omitted_rows
+        if is_omitted or scores[row] < scores[lead] - profile.quote_distance:
             continue
         if len(first_rows) + len(supporting) >= profile.max_quotes:
             break

@@ -21,7 +21,7 @@ from retrieval.answer_drafts import (
     find_unsupported_numbers,
     strip_citation_marks,
 )
-from retrieval.conflicts import ConflictingRows, cite_conflict, find_conflict
+from retrieval.conflicts import Place, cite_conflict, compare_documents
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import Evidence
 from retrieval.graph_facts import GraphLine, PathStep
@@ -160,13 +160,13 @@ async def generate_answer(
             calls=reply.calls,
             tokens=tokens,
         ) from error
-    conflict = find_conflict(evidence, plan, profile)
+    places = compare_documents(evidence, plan, profile).places
     return _verify_answer(
         model_answer,
         reply,
         evidence,
         plan,
-        conflict,
+        places,
         redactor,
         profile,
         facts,
@@ -249,7 +249,7 @@ def _verify_answer(
     reply: ChatReply,
     evidence: Evidence,
     plan: QueryPlan,
-    conflict: ConflictingRows | None,
+    conflicting_places: Mapping[int, Place],
     redactor: Redactor,
     profile: AnswerProfile,
     facts: Sequence[FactCitation],
@@ -282,7 +282,7 @@ def _verify_answer(
     ]
     # The model may have chosen one of the values: both sources are cited all the same.
     cited_conflict = (
-        cite_conflict(conflict, evidence, citations, redactor, profile.sources_per_quote)
+        cite_conflict(conflicting_places, evidence, citations, redactor, profile.sources_per_quote)
         if cited_sentences
         else None
     )

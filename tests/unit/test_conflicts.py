@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engines.sentence_splitter import RuleSentenceSplitter
-from retrieval.conflicts import find_conflict
+from retrieval.conflicts import compare_documents
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import Evidence
 from retrieval.fusion import FusedCandidate
@@ -44,8 +44,8 @@ def find_values(
         contexts.append(ContextPassage(n, parent, index.parent_views[chunk.parent_id], (chunk,)))
     candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
     plan = plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
-    conflict = find_conflict(Evidence(candidates, (0.0,) * len(candidates)), plan, AnswerProfile())
-    places = conflict.places if conflict else {}
+    evidence = Evidence(candidates, (0.0,) * len(candidates))
+    places = compare_documents(evidence, plan, AnswerProfile()).places
     return [candidates[row].readable_text[slice(*place)] for row, place in places.items()]
 
 
@@ -247,8 +247,10 @@ def add_fees(built: RetrievalHarness) -> None:
         built.add(name, f"The late fee of the warehouse is {fee}. It is paid at once.", title=name)
 
 
-async def ask(built: RetrievalHarness, **options: str) -> QueryResponse:
-    request = QueryRequest(query=FEE_QUESTION, **options)
+async def ask(
+    built: RetrievalHarness, question: str = FEE_QUESTION, **options: str
+) -> QueryResponse:
+    request = QueryRequest(query=question, **options)
     return await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
 
 
@@ -267,6 +269,18 @@ async def test_quoted_answer_shows_the_conflict_first() -> None:
     assert response.limitations[0] == "The documents disagree: 12 percent [1][2], 10 percent [3]."
     assert response.confidence.level != "high"
     assert response.confidence.reasons[0] == "the documents disagree on a number or date"
+
+
+async def test_question_for_one_edition_is_answered_by_it_alone() -> None:
+    built = make_harness()
+    for year, fee in ((2022, "10 percent"), (2024, "12 percent")):
+        title = f"Warehouse fees {year}"
+        built.add(f"fees-{year}", f"The late fee of the warehouse is {fee}.", title=title)
+    response = await ask(built, "How high is the late fee of the warehouse in 2022?")
+    assert response.answer == "The late fee of the warehouse is 10 percent. [1]"
+    assert response.conflicts == [] and len(response.citations) == 1
+    unknown = await ask(built, "How high is the late fee of the warehouse?")
+    assert len(unknown.conflicts[0].values) == 2
 
 
 async def test_equal_sentences_are_quoted_once_with_every_citation() -> None:
