@@ -179,7 +179,12 @@ def query(
             print()
         print_confidence(answer)
         if options.explain:
-            print_explanation(answer["trace"], answer["contexts"], _format_location)
+            print_explanation(
+                answer["trace"],
+                answer["contexts"],
+                _format_location,
+                printed_notes=answer.get("assumptions") or [],
+            )
             for fact in answer.get("graph_facts") or []:
                 _print_wrapped(
                     f"{fact['kind']}: {_format_relation(fact)}, stated by {_format_location(fact)}",
@@ -331,8 +336,9 @@ def print_explanation(
     trace: Mapping[str, Any],
     results: Sequence[Mapping[str, Any]],
     format_location: Callable[[Mapping[str, Any]], str],
+    printed_notes: Sequence[str] = (),
 ) -> None:
-    """Print plan, route and threshold, and each passage's rank and score per channel."""
+    """Print plan, route, notes and threshold, and each passage's rank and score per channel."""
     plan, route = trace.get("plan"), trace["route"]
     print("\nexplanation")
     if plan:
@@ -355,6 +361,9 @@ def print_explanation(
         )
     for name, reason in trace["channels_failed"].items():
         _print_wrapped(f"{name}: failed: {reason}", "  ")
+    for note in trace.get("notes", ()):
+        if note not in printed_notes:
+            _print_wrapped(f"note: {translate_phrases(note)}", "  ")
     if trace.get("threshold") is not None:
         _print_wrapped(
             f"refusal: best rerank score {_format_number(trace['max_rerank_score'])}, threshold "

@@ -55,6 +55,11 @@ TRACE: dict[str, Any] = {
         "graph": {"k": 50, "returned": 2, "best": 1.16, "ms": 3.0, "served_by": "bolt"},
     },
     "channels_failed": {"semantic": "TIMED_OUT"},
+    "notes": [
+        "not reranked: http://models answered 500",
+        "Rent means the rent without heating.",
+        "“Lease” names the document. Set prefer_named to false to search all documents alike.",
+    ],
     "usage": [
         {
             "task": "embed",
@@ -185,6 +190,8 @@ def test_explanation_fits_80_columns(
         "lexical: 7 of at most 100 candidates, best 12.35",
         "graph: 2 of at most 50 candidates, best 1.16, served by bolt",
         "semantic: failed: TIMED_OUT",
+        "note: not reranked: http://models answered 500",
+        "note: “Lease” names the document. Use --no-prefer-named to search all documents alike.",
         "refusal: best rerank score 0.71, threshold 0.55",
         "embed by e5: 1 call, local",
         "answer by gpt\\x1b[2J: 2 calls, 1 failed, 5,210 tokens in, 90 out (bounds)",
@@ -195,6 +202,8 @@ def test_explanation_fits_80_columns(
         "lexical_z 1.1, semantic_z 0.9, rerank_z 0.6, fused 2",
     ):
         assert phrase in flat
+    # The query has printed it as an assumption.
+    assert flat.count("Rent means the rent without heating.") == (command == "search")
     assert ("claim: Lease -price-> 950 EUR, stated by Lease" in flat) == (command == "query")
     assert max(map(len, explained.splitlines())) <= 80
 
