@@ -92,6 +92,7 @@ HTTP_MARKERS = ("GET /", "POST /", "/v1/", "/openapi.json")
 
 
 def translate_phrases(text: str) -> str:
+    """Replace fields of a request by the options of the command line."""
     for phrase, translation in CLI_PHRASES.items():
         text = text.replace(phrase, translation)
     return text
