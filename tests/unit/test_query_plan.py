@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import pytest
 
@@ -46,9 +47,27 @@ def test_requested_language_is_trusted() -> None:
     )
 
 
-def test_narrowly_guessed_language_is_marked_unsure() -> None:
-    plan = make_plan("Por que zumbe a bomba sem rodar?")
-    assert (plan.language, plan.language_sure) == ("pt", False)
+@dataclass
+class FixedDetector:
+    language: str | None
+
+    def detect(self, text: str) -> str | None:
+        return self.language
+
+
+@pytest.mark.parametrize(
+    ("detected", "expected"), [(None, ("pt", False)), ("es", ("es", False)), ("pt", ("pt", True))]
+)
+def test_narrowly_guessed_language_is_sure_if_detected_too(
+    detected: str | None, expected: tuple[str, bool]
+) -> None:
+    plan = plan_query(
+        "Por que zumbe a bomba sem rodar?", None, FixedDetector(detected), LowercaseNameFolder()
+    )
+    assert (plan.language, plan.language_sure) == expected
+
+
+def test_language_of_codes_is_unknown() -> None:
     assert make_plan("MX-200 torque").language is None
 
 
