@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -34,6 +35,7 @@ work waits longer."""
 ASSETS = files("engines.embed") / "assets"
 BASIS_FILE = "e5_basis.npy"
 BACKGROUND_PREFIXES = {"questions": QUERY, "passages": PASSAGE}
+LANGUAGES_FILE = "languages.tsv"
 STATE_DIMENSION = 64
 """Dimension for which backgrounds are shipped."""
 
@@ -172,17 +174,28 @@ class E5TextEncoder:
         return spans[self._prefix_lengths[prefix] - 1 :] - len(prefix)
 
     def compute_background(self, name: str) -> Background:
-        prefix = BACKGROUND_PREFIXES[name]
-        ids = [self.tokenize(prefix, line) for line in load_texts(name)]
+        encoded_texts = self._encode(BACKGROUND_PREFIXES[name], load_texts(name))
+        return Background.from_vectors(
+            [text.vector for text in encoded_texts], [text.states for text in encoded_texts]
+        )
+
+    def compute_language_means(self) -> dict[str, Floats]:
+        """Return the mean state of the same questions in each language."""
+        languages, questions = zip(*load_language_questions(), strict=True)
+        encoded_texts = self._encode(QUERY, questions)
+        states: dict[str, list[Floats]] = {}
+        for language, text in zip(languages, encoded_texts, strict=True):
+            states.setdefault(language, []).append(text.states)
+        return {language: np.concatenate(rows).mean(axis=0) for language, rows in states.items()}
+
+    def _encode(self, prefix: str, texts: Sequence[str]) -> list[_EncodedText]:
+        ids = [self.tokenize(prefix, text) for text in texts]
         encoded_by_index: dict[int, _EncodedText] = {}
         for batch in _plan_batches(list(map(len, ids)), BATCH_TOKENS):
             encoded_by_index.update(
                 zip(batch, self.encode_batch(prefix, [ids[n] for n in batch]), strict=True)
             )
-        encoded_texts = [encoded_by_index[n] for n in range(len(ids))]
-        return Background.from_vectors(
-            [text.vector for text in encoded_texts], [text.states for text in encoded_texts]
-        )
+        return [encoded_by_index[n] for n in range(len(ids))]
 
 
 class _E5Model:
@@ -194,6 +207,7 @@ class _E5Model:
             self._load_background(name, cache_dir, state_dimension)
             for name in ("questions", "passages")
         )
+        self._language_means = self._load_language_means(cache_dir, state_dimension)
 
     def tokenize(self, prefix: str, text: str) -> list[int]:
         return self._encoder.tokenize(prefix, text)
@@ -217,6 +231,7 @@ class _E5Model:
             encoded.states,
             self._encoder.strip_special_tokens(QUERY, ids),
             self._passage_background.mean_maxsim_for_question(encoded.states),
+            language_means=self._language_means,
         )
 
     def _embed_passage(self, encoded: _EncodedText, ids: Sequence[int]) -> TextEmbedding:
@@ -236,14 +251,37 @@ class _E5Model:
         )
 
     def _load_background(self, name: str, cache_dir: Path, state_dimension: int) -> Background:
-        """Load the shipped background, or the one in `cache_dir`, which is computed if missing."""
         file = get_background_file_name(name, state_dimension)
-        with as_file(ASSETS / file) as shipped_path:
-            if shipped_path.exists():
-                return Background.load(shipped_path)
-        if not (cache_dir / file).exists():
-            self._encoder.compute_background(name).save(cache_dir / file)
-        return Background.load(cache_dir / file)
+        with _locate_shipped_or_computed(
+            file, cache_dir, lambda path: self._encoder.compute_background(name).save(path)
+        ) as path:
+            return Background.load(path)
+
+    def _load_language_means(self, cache_dir: Path, state_dimension: int) -> dict[str, Floats]:
+        file = get_language_means_file_name(state_dimension)
+        with (
+            _locate_shipped_or_computed(
+                file,
+                cache_dir,
+                lambda path: save_language_means(self._encoder.compute_language_means(), path),
+            ) as path,
+            np.load(path) as stored,
+        ):
+            return dict(zip(stored["languages"].tolist(), stored["means"], strict=True))
+
+
+@contextmanager
+def _locate_shipped_or_computed(
+    file: str, cache_dir: Path, compute: Callable[[Path], None]
+) -> Iterator[Path]:
+    """Give the shipped file, or the one in `cache_dir`, which is computed if missing."""
+    with as_file(ASSETS / file) as shipped_path:
+        if shipped_path.exists():
+            yield shipped_path
+            return
+    if not (cache_dir / file).exists():
+        compute(cache_dir / file)
+    yield cache_dir / file
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +363,26 @@ def load_texts(name: str) -> list[str]:
     return (ASSETS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
 
 
+@cache
+def load_language_questions() -> list[tuple[str, str]]:
+    """Load the same twenty questions in each language, as language and question."""
+    lines = (ASSETS / LANGUAGES_FILE).read_text(encoding="utf-8").splitlines()
+    return [(language, question) for language, question in (line.split("\t") for line in lines)]
+
+
+def save_language_means(means: Mapping[str, Floats], path: Path) -> None:
+    languages, rows = np.array(list(means)), np.stack(list(means.values()))
+    write_atomically(
+        path, lambda temporary_path: np.savez(temporary_path, languages=languages, means=rows)
+    )
+
+
 def hash_texts(name: str) -> str:
-    return hashlib.sha256("\n".join(load_texts(name)).encode()).hexdigest()[:16]
+    return _hash_lines(load_texts(name))
+
+
+def _hash_lines(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 @cache
@@ -343,3 +399,9 @@ def hash_basis() -> str:
 def get_background_file_name(name: str, state_dimension: int) -> str:
     version = fingerprint(VERSION, FILE_SHA256, hash_basis(), hash_texts(name), state_dimension)
     return f"e5-background-{name}-{version}.npz"
+
+
+def get_language_means_file_name(state_dimension: int) -> str:
+    texts = _hash_lines(map("\t".join, load_language_questions()))
+    version = fingerprint(VERSION, FILE_SHA256, hash_basis(), texts, state_dimension)
+    return f"e5-language-means-{version}.npz"

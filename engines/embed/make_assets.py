@@ -2,6 +2,7 @@
 
     python -m engines.embed.make_assets basis CACHE_DIR
     python -m engines.embed.make_assets backgrounds CACHE_DIR
+    python -m engines.embed.make_assets languages CACHE_DIR
 
 `e5_basis.npy` has the directions in which token states vary most: the right singular vectors of
 the token states, not centered, of the background texts and of random words from the model's
@@ -9,6 +10,9 @@ vocabulary. It is part of the engine's fingerprint: a new basis requires a reind
 
 `e5-background-*.npz` are the encoded background texts. Generate them again when the weights, the
 basis or the texts change; the file names contain their hashes.
+
+`e5-language-means-*.npz` has the mean token state of the questions of `languages.tsv` in each
+language. Generate it again in the same cases.
 """
 
 from __future__ import annotations
@@ -24,7 +28,9 @@ from engines.embed.e5 import (
     STATE_DIMENSION,
     E5TextEncoder,
     get_background_file_name,
+    get_language_means_file_name,
     load_texts,
+    save_language_means,
 )
 from engines.embed.e5_file import E5File, locate_weights
 from engines.embed.e5_session import E5Encoder
@@ -42,6 +48,15 @@ def make_backgrounds(cache_dir: Path) -> None:
         encoder.compute_background(name).save(
             TARGET / get_background_file_name(name, STATE_DIMENSION)
         )
+
+
+def make_language_means(cache_dir: Path) -> None:
+    for stale_file in TARGET.glob("e5-language-means-*.npz"):
+        stale_file.unlink()
+    save_language_means(
+        E5TextEncoder(cache_dir, STATE_DIMENSION).compute_language_means(),
+        TARGET / get_language_means_file_name(STATE_DIMENSION),
+    )
 
 
 def make_basis(cache_dir: Path) -> None:
@@ -74,4 +89,9 @@ def generate_word_salads() -> list[str]:
 
 
 if __name__ == "__main__":
-    {"basis": make_basis, "backgrounds": make_backgrounds}[sys.argv[1]](Path(sys.argv[2]))
+    makers = {
+        "basis": make_basis,
+        "backgrounds": make_backgrounds,
+        "languages": make_language_means,
+    }
+    makers[sys.argv[1]](Path(sys.argv[2]))

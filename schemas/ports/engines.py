@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -109,6 +109,8 @@ class QueryEmbedding:
     """The vectors of a question. `states` are unit rows, float32 [tokens, state_dimension].
 
     `token_weights` are weights of the states in late interaction, in place of the reranker's own.
+    `language_means` are mean states of the same texts by language: their differences are those
+    between languages, whatever is said.
     """
 
     vector: NDArray[np.float32]
@@ -116,6 +118,7 @@ class QueryEmbedding:
     token_ids: NDArray[np.int32] | None = None
     background_maxsim_mean: float | None = None
     token_weights: NDArray[np.float32] | None = None
+    language_means: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 class Embedder(Protocol):

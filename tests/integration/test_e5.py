@@ -20,6 +20,7 @@ from engines.embed.e5 import (
     E5Embedder,
     E5TextEncoder,
     get_background_file_name,
+    get_language_means_file_name,
 )
 from engines.embed.e5_file import locate_weights, verify_weights
 from engines.embed.e5_session import E5Encoder
@@ -126,10 +127,20 @@ def test_shipped_background_matches_computed_one(
     )
 
 
+async def test_shipped_language_means_match_computed_ones(
+    cache_dir: Path, embedder: E5Embedder
+) -> None:
+    shipped = (await embedder.embed_query("How much does it cost?")).language_means
+    computed = E5TextEncoder(cache_dir, STATE_DIMENSION).compute_language_means()
+    assert shipped.keys() == computed.keys() == {"en", "pt", "es", "fr", "de"}
+    assert all(np.abs(shipped[key] - computed[key]).max() < 1e-3 for key in computed)
+
+
 async def test_unshipped_background_is_computed_once(cache_dir: Path, encoder: E5Encoder) -> None:
     cached_files = [
         cache_dir / get_background_file_name(name, 16) for name in ("questions", "passages")
     ]
+    cached_files.append(cache_dir / get_language_means_file_name(16))
     for _ in range(2):
         engine = E5Embedder(cache_dir, state_dimension=16, threads=1)
         await engine.warm()
