@@ -3,8 +3,9 @@
     python -m benchmarks.refusal                      own English and Portuguese questions
     python -m benchmarks.refusal PATH/TO/faquad …     test sets without every second document
 
-Measures the rule in use and the reranker's score alone. Near misses are about a document but not
-answered by any. `hidden` are answerable questions whose document is filtered out.
+Measures the decisions of the product, and how well the probability behind them separates. Near
+misses are about a document but not answered by any. `hidden` are answerable questions whose
+document is filtered out.
 """
 
 from __future__ import annotations
@@ -24,53 +25,54 @@ from anabranch.config.settings import Settings
 from anabranch.eval.runner import CALLER, EphemeralStack, ingest_documents, start_ephemeral_stack
 from benchmarks.harness import print_report, silence_logs
 from benchmarks.refusal_set import RefusalQuestion, list_documents, load_questions
-from engines.rerank.maxsim import THRESHOLD
 from evaluation.retrieval_eval import read_retrieval_set
-from retrieval.evidence_model import EVIDENCE_MODEL
 from schemas.events import Content, DocumentReceived
 from schemas.questions import Filters, QueryRequest
 from schemas.timestamps import utc_now
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 
+# The share of answerable questions that may be refused, at which false answers are compared.
+FALSE_REFUSALS = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuestion:
-    """A question with its distance from refusal.
+    """A question with the decision about it.
 
-    `margin` is the distance of the estimated probability from the one that refuses. `score_margin`
-    uses only the best score and the engine's threshold.
+    `score` is the estimated probability, less 1 for a refusal: refused questions come last, also
+    those that a rule refuses whatever their probability.
     """
 
     is_answerable: bool
     split: str
-    margin: float
-    score_margin: float
+    is_refused: bool
+    score: float
     is_right: bool = False
 
 
 async def score_question(
-    stack: EphemeralStack, text: str, filters: Filters, question: RefusalQuestion | None = None
-) -> tuple[float, float, bool]:
+    stack: EphemeralStack,
+    text: str,
+    filters: Filters,
+    *,
+    is_answerable: bool,
+    split: str = "all",
+    expected_quotes: Sequence[str] = (),
+) -> ScoredQuestion:
     response = await stack.retriever.query(
         CALLER, QueryRequest(query=text, filters=filters, debug=True), UUID(int=0)
     )
     numbers = response.debug.numbers["refusal"] if response.debug else {}
-    if numbers.get("probability") is None:
-        return -1.0, -1.0, False
-    scores = [
-        candidate["rerank_score"]
-        for candidate in (response.debug.candidates if response.debug else [])
-        if candidate.get("rerank_score") is not None
-    ]
+    # None where nothing was found.
+    probability = numbers.get("probability") or 0.0
     quotes_text = " ".join(" ".join(citation.quote for citation in response.citations).split())
-    is_right = question is not None and any(
-        text in quotes_text for text in question.expected_quotes
-    )
-    return (
-        -1.0 if numbers["missing_terms"] else numbers["probability"] - EVIDENCE_MODEL.refuse_below,
-        max(scores, default=0.0) - numbers["background"] - THRESHOLD,
-        is_right,
+    return ScoredQuestion(
+        is_answerable,
+        split,
+        response.refused,
+        probability - response.refused,
+        any(quote in quotes_text for quote in expected_quotes),
     )
 
 
@@ -107,21 +109,20 @@ async def measure_own_set() -> dict[str, Any]:
                 ),
             ),
         }
-        scored: dict[str, list[ScoredQuestion]] = {name: [] for name in groups}
-        for name, (group, filters_for) in groups.items():
-            for question in group:
-                margin, score_margin, is_right = await score_question(
-                    stack, question.text, filters_for(question), question
+        scored = {
+            name: [
+                await score_question(
+                    stack,
+                    question.text,
+                    filters_for(question),
+                    is_answerable=question.is_answerable and name != "hidden",
+                    split=question.split,
+                    expected_quotes=question.expected_quotes,
                 )
-                scored[name].append(
-                    ScoredQuestion(
-                        question.is_answerable and name != "hidden",
-                        question.split,
-                        margin,
-                        score_margin,
-                        is_right,
-                    )
-                )
+                for question in group
+            ]
+            for name, (group, filters_for) in groups.items()
+        }
     return {
         "documents": len(list_documents()),
         "questions": len(all_questions),
@@ -155,13 +156,17 @@ async def measure_test_set(path: Path, max_questions: int) -> dict[str, Any]:
     judged_queries = [
         query for query in retrieval_set.queries if retrieval_set.relevant.get(query.id)
     ]
-    scored = []
     async with start_ephemeral_stack(Settings()) as stack:
         await ingest_documents(stack, ingested_documents)
-        for query in judged_queries[:: max(1, len(judged_queries) // max_questions)]:
-            margin, score_margin, _ = await score_question(stack, query.text, Filters())
-            is_answerable = bool(ingested_ids.intersection(retrieval_set.relevant[query.id]))
-            scored.append(ScoredQuestion(is_answerable, "all", margin, score_margin))
+        scored = [
+            await score_question(
+                stack,
+                query.text,
+                Filters(),
+                is_answerable=bool(ingested_ids.intersection(retrieval_set.relevant[query.id])),
+            )
+            for query in judged_queries[:: max(1, len(judged_queries) // max_questions)]
+        ]
     return {
         "set": retrieval_set.name,
         "documents": len(ingested_documents),
@@ -178,38 +183,22 @@ def summarize_by_split(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
 
 
 def summarize(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
-    n_answerable = sum(question.is_answerable for question in scored)
-    figures = {
-        "answered": n_answerable,
-        "not": len(scored) - n_answerable,
-        "right": _ratio(scored, True, lambda question: question.is_right),
-    }
+    answerable = [question for question in scored if question.is_answerable]
+    others = [question for question in scored if not question.is_answerable]
+    scores = [question.score for question in answerable], [question.score for question in others]
     return {
-        **figures,
-        "rule": _measure_separation(scored, lambda question: question.margin),
-        "score alone": _measure_separation(scored, lambda question: question.score_margin),
+        "answerable": len(answerable),
+        "others": len(others),
+        "right": _mean([question.is_right for question in answerable]),
+        "false_refusals": _mean([question.is_refused for question in answerable]),
+        "false_answers": _mean([not question.is_refused for question in others]),
+        "auc": compute_auc(*scores),
+        "false_answers_at_5_percent": compute_false_answers(*scores),
     }
 
 
-def _measure_separation(
-    scored: Sequence[ScoredQuestion], value: Callable[[ScoredQuestion], float]
-) -> dict[str, float | None]:
-    """Measure how well `value`, negative for a refusal, separates the questions."""
-    return {
-        "auc": compute_auc(
-            [value(question) for question in scored if question.is_answerable],
-            [value(question) for question in scored if not question.is_answerable],
-        ),
-        "false_refusals": _ratio(scored, True, lambda question: value(question) < 0),
-        "false_answers": _ratio(scored, False, lambda question: value(question) >= 0),
-    }
-
-
-def _ratio(
-    scored: Sequence[ScoredQuestion], answerable: bool, predicate: Callable[[ScoredQuestion], bool]
-) -> float | None:
-    matching = [question for question in scored if question.is_answerable == answerable]
-    return round(sum(map(predicate, matching)) / len(matching), 3) if matching else None
+def _mean(values: Sequence[bool]) -> float | None:
+    return round(sum(values) / len(values), 3) if values else None
 
 
 def compute_auc(positive: Sequence[float], negative: Sequence[float]) -> float | None:
@@ -218,6 +207,18 @@ def compute_auc(positive: Sequence[float], negative: Sequence[float]) -> float |
         return None
     positives, negatives = np.array(positive)[:, None], np.array(negative)[None, :]
     return round(float((positives > negatives).mean() + (positives == negatives).mean() / 2), 3)
+
+
+def compute_false_answers(
+    positive: Sequence[float], negative: Sequence[float], false_refusals: float = FALSE_REFUSALS
+) -> float | None:
+    """Return the share of the unanswerable that reach the score that refuses `false_refusals` of
+    the answerable.
+    """
+    if not positive or not negative:
+        return None
+    threshold = sorted(positive)[int(false_refusals * len(positive))]
+    return round(sum(score >= threshold for score in negative) / len(negative), 3)
 
 
 async def measure(folders: Sequence[Path], max_questions: int) -> list[dict[str, Any]]:

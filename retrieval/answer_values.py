@@ -11,6 +11,7 @@ from retrieval.words import (
     MONTHS,
     extract_content_words,
     extract_word_keys,
+    holds_form,
     stem_word,
     strip_accents,
 )
@@ -121,7 +122,6 @@ NUMERAL_VALUE = re.compile(
     rf"|(?<![\w-])(?:[^\W\d_]{{1,20}}-)?{_NUMERAL_WORDS}(?!-\w)",
     re.I,
 )
-_MIN_ROOT_LETTERS = 4
 # More than a clause shares words.
 _CODE_WEIGHT = 10
 _COUNTED = re.compile(
@@ -304,16 +304,8 @@ def choose_cell(
 
 
 def _count_held(keys: Collection[str], question_keys: Collection[str]) -> int:
-    """Count the keys that the question has, or a form of: "flashing" for "flashes"."""
-    return sum(
-        key in question_keys
-        or any(
-            min(len(key), len(other)) >= _MIN_ROOT_LETTERS
-            and (key.startswith(other) or other.startswith(key))
-            for other in question_keys
-        )
-        for key in keys
-    )
+    """Count the keys that the question has, or a form of."""
+    return sum(holds_form(question_keys, key) for key in keys)
 
 
 def highlight_value(sentence: str, value_span: tuple[int, int] | None) -> str:

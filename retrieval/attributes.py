@@ -1,9 +1,10 @@
 """Find the attribute that a question asks for, and tell whether the evidence speaks of it.
 
 "What is the parental leave?" asks for parental leave; a page on annual leave is close in meaning,
-holds half of the words, and does not answer. The attribute is supported by its words, by longer
-words that begin with them ("Garantiezeit" for "Garantie"), or by token states close to theirs; a
-price by any amount of money or word for it. It is judged only beside a word of the question that
+holds half of the words, and does not answer. The attribute is supported by forms of its words, or
+by token states close to theirs; a price by any amount of money or word for it. States of opposites
+are close as well, so a word of which the text has one is not supported by them ("systolic" for
+"diastolic"). It is judged only beside a word of the question that
 the best sentence does hold: a paraphrase shares no word with its answer, and is left to the
 estimated probability.
 """
@@ -13,19 +14,28 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from retrieval.answer_values import VALUE_PATTERNS
 from retrieval.evidence import Evidence, Similarities, list_unit_texts
 from retrieval.quantities import UNIT_NAMES
 from retrieval.query_plan import QueryPlan
-from retrieval.words import is_function_word, split_words, stem_word, strip_accents
+from retrieval.words import (
+    holds_form,
+    is_function_word,
+    split_words,
+    stem_word,
+    strip_accents,
+)
 
 # Not settings: similarities after subtracting the mean of the states. Of 250 right answers, .01 had
 # an attribute below the first, and words that a sentence holds are above the second.
 MIN_SIMILARITY = 0.48
 _MIN_ANCHOR_SIMILARITY = 0.7
-_MIN_ROOT_LETTERS = 4
+_MIN_NOUN_LETTERS = 4
 _MAX_WORDS = 3
+# What opposites share: letters, and the share of the longer word.
+_MIN_SHARED_END, _SHARED_END = 5, 0.6
 
 Place = tuple[int, int]
 
@@ -67,6 +77,14 @@ _DIRECT: Mapping[str, re.Pattern[str]] = {
     "es": re.compile(r"\b(?:cuánt[oa]s|(?<!lo )qué)\s+(?=\w)", re.I),
     "fr": re.compile(r"\b(?:combien\s+d(?:e\s+|['’])|quel(?:le)?s?\s+)(?=\w)", re.I),
 }
+# At the beginning, the verb of "who funded the trial" is the attribute; elsewhere, "who" begins a
+# clause. German mostly has the verb at the end.
+_AGENT: Mapping[str, re.Pattern[str]] = {
+    "en": re.compile(r"^\W*(?:\w{1,4}\s+)?who\s+(?:(?:has|have|had)\s+)?(?=\w)", re.I),
+    "pt": re.compile(r"^\W*(?:\w{1,4}\s+)?quem\s+(?:(?:foi|tem|tinha)\s+)?(?=\w)", re.I),
+    "es": re.compile(r"^\W*(?:\w{1,4}\s+)?quién(?:es)?\s+(?:(?:ha|han|había)\s+)?(?=\w)", re.I),
+    "fr": re.compile(r"^\W*(?:\w{1,4}\s+)?qui\s+(?:(?:a|ont|avait)\s+)?(?=\w)", re.I),
+}
 _PRICE_QUESTION = re.compile(
     r"\bhow\s+much\s+(?:do|does|did|will|would)\s+(?:\w+\s+){1,8}?(?P<en>costs?)\b"
     r"|\b(?:quanto|cuánto)\s+(?P<pt>cust\w{1,4}|cuesta\w?|costó)\b"
@@ -92,7 +110,11 @@ _GENERIC_WORDS = (
     "limite nível taxa tamanho período data duração límite nivel tasa tamaño fecha duración niveau "
     "taux taille période durée grenze dauer datum größe "
     "principal exato cantidad nombre nuevo nueva medio media montant nom valeur genre maximal "
-    "maximale moyenne nouveau nouvelle anzahl zahl wert art betrag summe menge höhe"
+    "maximale moyenne nouveau nouvelle anzahl zahl wert art betrag summe menge höhe "
+    # Verbs that leave the meaning to their object.
+    "do does did make makes made give gives gave take takes took get gets got go goes went "
+    "faz fez fazem dá deu dão vai foi deve devem pode podem hace hizo da dio va debe puede "
+    "fait fit donne donna va doit peut"
 )
 _GENERIC = frozenset(map(stem_word, _GENERIC_WORDS.split()))
 _VERB_WORDS = (
@@ -127,6 +149,8 @@ def _find_phrase(question: str, language: str) -> list[Place]:
         else:
             # In "What happened at noon?" a verb follows, which is no attribute.
             words = [] if start.group().lower().startswith("what") else words[:1]
+    elif start := _AGENT[language].search(question):
+        words = _read_phrase(question, start.end())[0][:1]
     else:
         return []
     # Units may be abbreviated, and "weeks of parental leave" asks for parental leave.
@@ -159,7 +183,7 @@ def _find_german_noun(question: str) -> list[Place]:
     """Return the place of the first noun behind the question word: German capitalizes nouns."""
     for match in list(_WORD.finditer(question))[1:]:
         if match.group()[0].isupper() and not is_function_word(match.group()):
-            return [match.span()] if len(match.group()) >= _MIN_ROOT_LETTERS else []
+            return [match.span()] if len(match.group()) >= _MIN_NOUN_LETTERS else []
     return []
 
 
@@ -178,15 +202,17 @@ def is_supported(
     others to quote, and `documents` all that was read of their documents.
     """
     candidates, question = evidence.candidates, plan.question
-    lead_words = _fold_words(
+    lead_texts = [
         text
         for row in lead_rows
         for text in (candidates[row].readable_text, candidates[row].lead_in_text)
-    )
+    ]
+    lead_keys = _collect_keys(lead_texts)
+    lead_words = {strip_accents(word) for text in lead_texts for word in split_words(text)}
     unit_texts = [text for row in quoted_rows for text in list_unit_texts(candidates[row])]
     is_anchored = any(
         not is_function_word(match.group())
-        and _holds_word(match.group(), lead_words)
+        and holds_form(lead_keys, stem_word(match.group()))
         and similarities.compare_span(lead_rows, match.span()) >= _MIN_ANCHOR_SIMILARITY
         for match in _ANCHOR.finditer(question)
     )
@@ -196,29 +222,29 @@ def is_supported(
         return any(
             _PRICE_WORD.search(text) or VALUE_PATTERNS["money"].search(text) for text in unit_texts
         )
-    held_words = _fold_words((*documents, *unit_texts))
+    held_keys = _collect_keys((*documents, *unit_texts))
     return all(
-        similarities.compare_span(quoted_rows, place) >= MIN_SIMILARITY
-        or all(_holds_word(part, held_words) for part in question[slice(*place)].split("-"))
+        all(holds_form(held_keys, stem_word(part)) for part in word.split("-"))
+        or (
+            similarities.compare_span(quoted_rows, place) >= MIN_SIMILARITY
+            and not _has_opposite(word, lead_words)
+        )
         for place in attribute.words
+        if (word := question[slice(*place)])
     )
 
 
-def _holds_word(word: str, text_words: Collection[str]) -> bool:
-    """Tell whether a text word is the word, another form of it, or a longer one made from it."""
-    folded = _fold(word)
-    root = folded[: max(_MIN_ROOT_LETTERS, len(folded) - 2)]
-    return folded in text_words or any(
-        text_word.startswith(folded)
-        or (text_word.startswith(root) and len(text_word) <= len(folded) + 2)
-        for text_word in text_words
-        if len(folded) >= _MIN_ROOT_LETTERS
-    )
+def _has_opposite(word: str, text_words: Collection[str]) -> bool:
+    """Tell whether a text word differs in its beginning alone: "internal" from "external"."""
+    folded = strip_accents(word.lower())
+    for text_word in text_words:
+        pairs = zip(reversed(folded), reversed(text_word), strict=False)
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        longest, shortest = max(len(folded), len(text_word)), min(len(folded), len(text_word))
+        if max(_MIN_SHARED_END, _SHARED_END * longest) <= shared < shortest:
+            return True
+    return False
 
 
-def _fold_words(texts: Iterable[str]) -> set[str]:
-    return {_fold(word) for text in texts for word in split_words(text)}
-
-
-def _fold(word: str) -> str:
-    return strip_accents(word.lower())
+def _collect_keys(texts: Iterable[str]) -> set[str]:
+    return {stem_word(word) for text in texts for word in split_words(text)}

@@ -37,6 +37,8 @@ N_QUOTED = 3
 # Similarity below which a word of the question has no counterpart.
 WEAK_SIMILARITY = 0.45
 N_COMPARED_PASSAGES = 10
+# What a word and its translation in a sentence have in common at least, mostly.
+TRANSLATION_SIMILARITY = 0.6
 
 
 def assess_evidence(
@@ -69,21 +71,26 @@ def assess_evidence(
     probability = estimate_probability(
         features, EVIDENCE_MODEL.confidence, EVIDENCE_MODEL.intercept
     )
-    missing_terms = find_missing_terms(
-        index_text_terms(documents), plan, is_foreign=features["is_foreign"] > 0
-    )
+    is_foreign = features["is_foreign"] > 0
+    missing_terms = find_missing_terms(index_text_terms(documents), plan, is_foreign=is_foreign)
     alternatives = find_alternatives(missing_terms, documents)
     if not missing_terms:
         missing_terms = find_missing_attribute(evidence, documents, plan)
         alternatives = list_topics(evidence) if missing_terms else []
     is_gibberish = (
-        not features["is_foreign"]
+        not is_foreign
         and not features["document_coverage"]
         and _count_tokens_per_letter(evidence.similarities, plan)
         > EVIDENCE_MODEL.max_tokens_per_letter
     )
-    min_confidence = (
-        EVIDENCE_MODEL.refuse_below if profile.min_confidence is None else profile.min_confidence
+    min_confidence = profile.min_confidence
+    if min_confidence is None:
+        min_confidence = (
+            EVIDENCE_MODEL.refuse_foreign_below if is_foreign else EVIDENCE_MODEL.refuse_below
+        )
+    # Translations score lower, also right ones; their score is among the features.
+    is_far = (
+        not is_foreign and _get_lead_score(evidence, relevance) < EVIDENCE_MODEL.min_rerank_score
     )
     reason = f"estimated probability {probability:.0%} that the quotes answer the question"
     if missing_terms:
@@ -93,10 +100,7 @@ def assess_evidence(
     return replace(
         relevance,
         # However close its meaning, a passage about another product, year or person is no answer.
-        refused=bool(missing_terms)
-        or is_gibberish
-        or probability < min_confidence
-        or _get_lead_score(evidence, relevance) < EVIDENCE_MODEL.min_rerank_score,
+        refused=bool(missing_terms) or is_gibberish or is_far or probability < min_confidence,
         reason=reason,
         probability=probability,
         missing_terms=tuple(missing_terms),
@@ -153,11 +157,9 @@ def find_missing_attribute(
     attribute = find_attribute(plan.question, plan.language)
     assert evidence.scores is not None and evidence.similarities is not None
     rows = rank_rows(evidence.scores)[:N_QUOTED]
-    languages = {evidence.candidates[row].chunk.language or plan.language for row in rows}
+    lead_language = evidence.candidates[rows[0]].chunk.language or plan.language or ""
     # Another language, even where it is not sure, has other words for the attribute.
-    if attribute is None or any(
-        language.split("-")[0] != plan.language for language in languages if language
-    ):
+    if attribute is None or lead_language.split("-")[0] != (plan.language or ""):
         return []
     windows = [list_window(evidence.candidates, row) for row in rows]
     quoted_rows = sorted({row for window in windows for row in window})
@@ -226,6 +228,14 @@ def compute_confidence_features(
         find_value(answer_type, candidates[row].readable_text, plan.question) for row in quoted_rows
     )
 
+    attribute = find_attribute(plan.question, plan.language) if is_foreign else None
+    attribute_similarity = min(
+        (similarities.compare_span(chunk_rows[lead], place) for place in attribute.words)
+        if attribute
+        else (),
+        default=TRANSLATION_SIMILARITY,
+    )
+
     def count_missing_names(held: TextTerms) -> int:
         return 0 if is_foreign else sum(not held.holds_name(name) for name in terms.names)
 
@@ -246,6 +256,7 @@ def compute_confidence_features(
         "quoted_coverage": 0.0 if is_foreign else _compute_coverage(keys, quoted_terms),
         "document_coverage": 0.0 if is_foreign else _compute_coverage(keys, document_terms),
         "is_foreign": float(is_foreign),
+        "foreign_attribute_lack": max(0.0, TRANSLATION_SIMILARITY - attribute_similarity),
         "lacks_value": float(answer_type is not None and not has_value),
         "codes_missing": float(any(not quoted_terms.holds_code(code) for code in terms.codes)),
         "codes_missing_in_document": float(

@@ -2,9 +2,10 @@
 
 Sentences are compared with the question by late interaction (`engines.rerank.maxsim`) over the
 token states that the index holds for their characters, after subtracting the mean state: raw states
-point in nearly one direction, which hides differences. A linear model over this similarity, shared
-words, the values asked for and the rank of the passage gives the score. Its weights are learned
-(`benchmarks.evidence_model`) and belong to the states of one embedder.
+point in nearly one direction, which hides differences. So do those of each language, whose mean is
+subtracted too (Libovický et al. 2020, arXiv:2004.05160). A linear model over this similarity,
+shared words, the values asked for and the rank of the passage gives the score. Its weights are
+learned (`benchmarks.evidence_model`) and belong to the states of one embedder.
 
 Without token states, a reranker or the cosine of embedded sentences takes the similarity's place,
 and without any engine shared words decide.
@@ -121,7 +122,7 @@ async def weigh_evidence(
         async with asyncio.timeout(profile.timeout_s):
             if reranker is None or reranker.role == "added":
                 similarities = await _compare_stored_states(
-                    candidates, plan.question, query, embedder, stored_states
+                    candidates, plan, query, embedder, stored_states
                 )
                 if similarities is not None:
                     features = compute_selection_features(candidates, plan, similarities)
@@ -142,7 +143,7 @@ async def weigh_evidence(
 
 async def _compare_stored_states(
     candidates: Sequence[QuoteCandidate],
-    question: str,
+    plan: QueryPlan,
     query: QueryEmbedding | None,
     embedder: Embedder,
     stored_states: TokenStateReader,
@@ -155,7 +156,7 @@ async def _compare_stored_states(
     if len(states_by_chunk) < len(chunks):
         return None
     texts = [format_embedding_text(chunk.prefix, chunk.text) for chunk in chunks.values()]
-    *chunk_spans, question_spans = await embedder.locate_tokens([*texts, question])
+    *chunk_spans, question_spans = await embedder.locate_tokens([*texts, plan.question])
     spans_by_chunk = dict(zip(chunks, chunk_spans, strict=True))
     sentence_states = [
         _select_states(
@@ -170,7 +171,14 @@ async def _compare_stored_states(
     present = [states for states in sentence_states if states is not None]
     if len(present) < len(sentence_states):
         return None
-    similarities = await asyncio.to_thread(compare_states, present, query.states, query.token_ids)
+    languages = [candidate.chunk.language or plan.language or "" for candidate in candidates]
+    similarities = await asyncio.to_thread(
+        compare_states,
+        present,
+        query.states,
+        query.token_ids,
+        find_language_shifts(languages, plan.language or "", query.language_means),
+    )
     # A question that was embedded in other words, or cut, has other tokens.
     if len(question_spans) != len(query.states):
         return similarities
@@ -197,15 +205,39 @@ def _select_states(
     return (rows[is_selected], token_ids[is_selected]) if is_selected.any() else None
 
 
+def find_language_shifts(
+    languages: Sequence[str], question_language: str, means: Mapping[str, NDArray[np.float32]]
+) -> list[NDArray[np.float32] | None]:
+    """Return how far the states of each sentence's language lie from those of the question's.
+
+    None for the same language, and for one without a mean.
+    """
+    own = means.get(question_language)
+    return [
+        mean - own
+        if own is not None
+        and (language := sentence_language.partition("-")[0]) != question_language
+        and (mean := means.get(language)) is not None
+        else None
+        for sentence_language in languages
+    ]
+
+
 def compare_states(
     sentences: Sequence[TokenStates],
     question_states: NDArray[np.float32],
     question_ids: NDArray[np.int32],
+    language_shifts: Sequence[NDArray[np.float32] | None] = (),
 ) -> Similarities:
-    """Blocks for a few milliseconds."""
+    """Compare the states, those of the sentences less their shifts. Blocks for a few
+    milliseconds.
+    """
     starts = np.cumsum([0, *(len(rows) for rows, _ in sentences[:-1])])
     states = np.concatenate([rows for rows, _ in sentences]).astype(np.float32) / 127
     ids = np.concatenate([token_ids for _, token_ids in sentences])
+    for shift, start, (rows, _) in zip(language_shifts, starts, sentences, strict=False):
+        if shift is not None:
+            states[start : start + len(rows)] -= shift
     mean = states.mean(axis=0)
     similarities = _normalize(question_states - mean) @ _normalize(states - mean).T
     holds_token = np.logical_or.reduceat(question_ids[:, None] == ids[None, :], starts, axis=1)
@@ -238,16 +270,18 @@ def compute_selection_features(
         ]
     )
     is_foreign = np.array([plan.is_foreign(candidate.chunk.language) for candidate in candidates])
-    # Across languages, shared words are chance.
-    overlaps = np.where(is_foreign, 0.0, compute_overlaps(candidates, plan))
     answer_type = detect_answer_type(plan.question)
     ranks = np.array([candidate.context.n - 1 for candidate in candidates])
     parents = [candidate.context.parent for candidate in candidates]
     texts = [candidate.readable_text for candidate in candidates]
+    standardized = compute_z_scores(similarity)
     return {
-        "similarity": compute_z_scores(similarity),
+        "similarity": standardized,
+        # Weighs more where the words are others.
+        "foreign_similarity": np.where(is_foreign, standardized, 0.0),
         "reverse_similarity": compute_z_scores(similarities.reverse),
-        "overlap": overlaps,
+        # Names and codes are shared across languages too.
+        "overlap": compute_overlaps(candidates, plan),
         "passage_rerank_score": compute_z_scores(
             np.array([parent.rerank_score or 0.0 for parent in parents])
         ),

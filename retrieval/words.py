@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
@@ -13,6 +13,8 @@ import yaml
 
 # Assumed bounds of what a stemmer keeps and removes; they limit the lexemes to compare.
 MIN_ROOT_LETTERS, MAX_ENDING_LETTERS = 3, 7
+# Shorter beginnings are shared by chance.
+_MIN_FORM_LETTERS = 4
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 
 FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
@@ -178,6 +180,17 @@ def stem_word(word: str) -> str:
     stem = stem[:-1] if len(stem) > 4 and stem[-1] in "aeiouy" else stem
     # Numbers may differ in any digit, so they are never cut.
     return stem if stem.isdigit() else stem[:6]
+
+
+def holds_form(keys: Collection[str], key: str) -> bool:
+    """Tell whether the keys hold this one, or that of another form or of a longer word made from
+    it: "flashing" for "flashes", "Garantiezeit" for "Garantie".
+    """
+    return key in keys or any(
+        min(len(key), len(other)) >= _MIN_FORM_LETTERS
+        and (key.startswith(other) or other.startswith(key))
+        for other in keys
+    )
 
 
 def extract_word_keys(text: str) -> set[str]:

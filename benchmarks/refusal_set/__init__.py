@@ -44,14 +44,14 @@ def load_questions() -> list[RefusalQuestion]:
 def _parse_questions(name: str, entry: dict[str, Any]) -> Iterator[RefusalQuestion]:
     for kind in ("answered", "near_miss"):
         for line in entry[kind]:
-            language = next(key for key in line if key != "says")
             expected_quotes = tuple(line["says"].split("|")) if "says" in line else ()
-            yield RefusalQuestion(
-                name,
-                entry["split"],
-                entry["language"],
-                language,
-                line[language],
-                kind == "answered",
-                expected_quotes,
-            )
+            for language in sorted(line.keys() - {"says"}):
+                yield RefusalQuestion(
+                    name,
+                    entry["split"],
+                    entry["language"],
+                    language,
+                    line[language],
+                    kind == "answered",
+                    expected_quotes,
+                )

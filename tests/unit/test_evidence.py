@@ -15,6 +15,7 @@ from retrieval.evidence import (
     compare_states,
     compute_selection_features,
     demote_totals,
+    find_language_shifts,
 )
 from retrieval.extractive_answer import mark_value, select_quotes
 from retrieval.query_plan import QueryPlan, plan_query
@@ -247,3 +248,31 @@ def test_without_token_states_the_rules_stand() -> None:
         RULES, Evidence(candidates, (0.0,)), contexts, [0.9], plan("HX-12?"), AnswerProfile()
     )
     assert decision is RULES
+
+
+def test_difference_between_languages_is_subtracted_from_foreign_sentences() -> None:
+    generator = np.random.default_rng(1)
+    means = {language: generator.normal(size=8) / 10 for language in ("en", "pt")}
+    words = generator.normal(size=(4, 8)) / 10
+    languages = ["pt", "pt", "en", "pt-BR"]
+    # Each word has the same state in both languages, but for the mean.
+    sentences = [
+        ((127 * (word + means[language[:2]]))[None].astype(np.int8), np.array([row], np.int32))
+        for row, (word, language) in enumerate(zip(words, languages, strict=True))
+    ]
+    shifts = find_language_shifts(languages, "en", means)
+    question = (words[3] + means["en"])[None].astype(np.float32)
+    ids = np.array([9], np.int32)
+    shifted = compare_states(sentences, question, ids, shifts).score()
+    assert shifted.argmax() == 3 and shifted[3] > 0.95
+    assert compare_states(sentences, question, ids).score()[3] < shifted[3]
+
+
+@pytest.mark.parametrize(
+    ("languages", "question_language"), [(["en"], "en"), (["ja"], "en"), (["en"], "ja"), ([""], "")]
+)
+def test_sentences_without_a_known_other_language_are_not_shifted(
+    languages: list[str], question_language: str
+) -> None:
+    means = {"en": np.ones(2, np.float32), "pt": np.zeros(2, np.float32)}
+    assert find_language_shifts(languages, question_language, means) == [None]
