@@ -4,8 +4,9 @@ paired bootstrap intervals.
     python -m benchmarks.retrieval_sets --also semantic PATH/TO/faquad PATH/TO/cuad …
 
 `--ablations` measures every configuration on the same index, and `--chunking NAME` the hybrid on an
-index of its own with that chunking profile. `--results FILE` stores the reports by set; `--table`
-and `--plot FILE` show what is stored there, and need no set:
+index of its own with that chunking profile. `--processes N` asks N configurations at a time, on a
+machine with that many idle cores; Postgres, which they share, is then not counted. `--results FILE`
+stores the reports by set; `--table` and `--plot FILE` show what is stored there, and need no set:
 
     python -m benchmarks.retrieval_sets --ablations --chunking large --chunking small \\
         --results benchmarks/results/ablations.json PATH/TO/cuad
@@ -21,13 +22,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from anabranch.composition.retriever import prepare_retriever
+from anabranch.composition.storage import open_unprepared_storage
+from anabranch.config.profiles import load_all_profiles
 from anabranch.config.settings import ChunkSettings, Settings
 from anabranch.eval.runner import (
     EphemeralStack,
@@ -47,7 +54,11 @@ from evaluation.metrics import (
     paired_interval,
 )
 from evaluation.retrieval_eval import RetrievalSet, TestQuery, read_retrieval_set
+from retrieval.retriever import Retriever
+from schemas.generations import Generation
 from schemas.questions import SearchRequest
+from sql.pool import open_pool
+from sql.search import PgSearch
 
 NOT_RERANKED = {"rerank": {"reranker": "none"}}
 
@@ -84,7 +95,10 @@ def read_sample(folder: Path, every: int, *, titled: bool) -> RetrievalSet:
 
 
 async def measure(
-    test_set: RetrievalSet, configurations: Sequence[str], chunkings: Sequence[str]
+    test_set: RetrievalSet,
+    configurations: Sequence[str],
+    chunkings: Sequence[str],
+    processes: int,
 ) -> dict[str, Any]:
     load_before = os.getloadavg()
     ingests: dict[str, Any] = {}
@@ -93,13 +107,21 @@ async def measure(
     for chunking in ("default", *chunkings):
         async with start_ephemeral_stack(Settings(chunk=ChunkSettings(profile=chunking))) as stack:
             ingests[chunking] = await ingest_set(stack, test_set)
-            # Models are loaded by the first question, which would count for its configuration.
-            await rank_documents(stack, SearchRequest(query=test_set.queries[0].text))
-            for name in configurations if chunking == "default" else ("hybrid",):
-                key = name if chunking == "default" else f"{name}, {chunking} chunks"
-                costs[key], runs[key] = await run_queries(
-                    stack, test_set.queries, CONFIGURATIONS[name]
+            names = configurations if chunking == "default" else ("hybrid",)
+            if processes > 1:
+                measured = await asyncio.to_thread(
+                    run_in_processes, stack, test_set.queries, names, processes
                 )
+            else:
+                measured = await run_configurations(
+                    stack.retriever,
+                    await fetch_postmaster(stack.storage.pool),
+                    test_set.queries,
+                    names,
+                )
+            for name, result in measured.items():
+                key = name if chunking == "default" else f"{name}, {chunking} chunks"
+                costs[key], runs[key] = result
     differences = compare_with_hybrid(runs, test_set)
     return {
         "set": test_set.name,
@@ -134,28 +156,97 @@ async def ingest_set(stack: EphemeralStack, test_set: RetrievalSet) -> dict[str,
     }
 
 
+Measured = dict[str, tuple[dict[str, Any], Run]]
+"""What the questions cost, and the rankings, by configuration."""
+
+
+def run_in_processes(
+    stack: EphemeralStack, queries: Sequence[TestQuery], names: Sequence[str], processes: int
+) -> Measured:
+    """Divide the configurations among processes that read the same index."""
+    # Spawned, since a fork would share the event loop's sockets.
+    context = multiprocessing.get_context("spawn")
+    shares = [share for n in range(processes) if (share := names[n::processes])]
+    with ProcessPoolExecutor(len(shares), mp_context=context) as pool:
+        parts = [
+            pool.submit(
+                run_in_process,
+                stack.settings,
+                stack.storage.dsn,
+                stack.worker.generation,
+                queries,
+                share,
+            )
+            for share in shares
+        ]
+        return {name: result for part in parts for name, result in part.result().items()}
+
+
+def run_in_process(
+    settings: Settings,
+    dsn: str,
+    generation: Generation,
+    queries: Sequence[TestQuery],
+    names: Sequence[str],
+) -> Measured:
+    async def run() -> Measured:
+        async with AsyncExitStack() as exits:
+            pool = await open_pool(dsn, size=4, name="benchmark")
+            exits.push_async_callback(pool.close)
+            retriever = await exits.enter_async_context(
+                prepare_retriever(
+                    settings,
+                    open_unprepared_storage(settings, dsn, pool),
+                    PgSearch(pool),
+                    generation,
+                    load_all_profiles(settings),
+                )
+            )
+            return await run_configurations(retriever, None, queries, names)
+
+    silence_logs()
+    return asyncio.run(run())
+
+
+async def run_configurations(
+    retriever: Retriever,
+    postmaster: int | None,
+    queries: Sequence[TestQuery],
+    names: Sequence[str],
+) -> Measured:
+    # Models are loaded by the first question, which would count for its configuration.
+    await rank_documents(retriever, SearchRequest(query=queries[0].text))
+    return {
+        name: await run_queries(retriever, postmaster, queries, CONFIGURATIONS[name])
+        for name in names
+    }
+
+
 async def run_queries(
-    stack: EphemeralStack, queries: Sequence[TestQuery], fields: Mapping[str, Any]
+    retriever: Retriever,
+    postmaster: int | None,
+    queries: Sequence[TestQuery],
+    fields: Mapping[str, Any],
 ) -> tuple[dict[str, Any], Run]:
-    """Ask one question after the other; return what they cost, and the rankings."""
-    postmaster = await fetch_postmaster(stack.storage.pool)
-    process_cpu_s, postgres_cpu_s = time.process_time(), measure_tree_cpu(postmaster)
+    """Ask one question after the other; return what they cost, and the rankings.
+
+    The CPU of Postgres is counted if its `postmaster` is given.
+    """
+    process_cpu_s = time.process_time()
+    postgres_cpu_s = measure_tree_cpu(postmaster) if postmaster else 0.0
     run: dict[str, Sequence[tuple[str, float]]] = {}
     latencies_ms = []
     for query in queries:
         with Timer() as timer:
-            run[query.id] = await rank_documents(stack, SearchRequest(query=query.text, **fields))
+            request = SearchRequest(query=query.text, **fields)
+            run[query.id] = await rank_documents(retriever, request)
         latencies_ms.append(timer.seconds * 1000)
     process_cpu_s = time.process_time() - process_cpu_s
-    postgres_cpu_s = measure_tree_cpu(postmaster) - postgres_cpu_s
-    costs = {
-        "latency_ms": compute_percentiles(latencies_ms),
-        "cpu_ms_per_query": {
-            "process": round(1000 * process_cpu_s / len(queries), 1),
-            "postgres": round(1000 * postgres_cpu_s / len(queries), 1),
-        },
-    }
-    return costs, run
+    cpu_ms = {"process": round(1000 * process_cpu_s / len(queries), 1)}
+    if postmaster:
+        postgres_cpu_s = measure_tree_cpu(postmaster) - postgres_cpu_s
+        cpu_ms["postgres"] = round(1000 * postgres_cpu_s / len(queries), 1)
+    return {"latency_ms": compute_percentiles(latencies_ms), "cpu_ms_per_query": cpu_ms}, run
 
 
 def compare_with_hybrid(
@@ -207,6 +298,9 @@ def parse_arguments() -> argparse.Namespace:
         "--every", type=int, default=1, metavar="N", help="Ask every Nth question only."
     )
     parser.add_argument(
+        "--processes", type=int, default=1, metavar="N", help="Ask N configurations at a time."
+    )
+    parser.add_argument(
         "--untitled", action="store_true", help="Ingest the documents without their titles."
     )
     parser.add_argument("--results", type=Path, metavar="FILE", help="Store the reports by set.")
@@ -238,7 +332,9 @@ def main() -> None:
             "benchmark": "retrieval_sets",
             "titled": not arguments.untitled,
             "every": arguments.every,
-            **asyncio.run(measure(test_set, configurations, arguments.chunking)),
+            **asyncio.run(
+                measure(test_set, configurations, arguments.chunking, arguments.processes)
+            ),
         }
         print_report(report)
         if arguments.results:

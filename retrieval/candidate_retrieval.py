@@ -469,11 +469,13 @@ def build_fusion_input(
         if candidates.lexical is not None
         else 0.0
     )
+    semantic_hits = candidates.hits.get("semantic", ())
     return FusionInput(
         candidates.hits,
         candidates.complete,
         pair_scores,
         coverage,
+        {hit.chunk_id: hit.background for hit in semantic_hits if hit.background},
         named,
         weight_factors=query.plan.weights,
     )

@@ -55,6 +55,7 @@ class FusionInput:
 
     `complete_channels` returned every hit they have, so a chunk that they lack scores 0 there.
     `lexical_coverage` is the share of the query's idf mass that the best lexical hit holds.
+    `backgrounds` are the semantic scores of general questions with the chunks.
     `named` weighs the chunks of documents that the question names, and `bridged` those that bridges
     lead to, found by a channel or not. `weight_factors` of the plan multiply the channels' weights.
     `terms` are those of `retrieval.fusion_terms` that have a weight.
@@ -64,6 +65,7 @@ class FusionInput:
     complete_channels: frozenset[Channel] = frozenset()
     pair_scores: Mapping[UUID, float] | None = None
     lexical_coverage: float = 1.0
+    backgrounds: Mapping[UUID, float] = field(default_factory=dict)
     named: Mapping[UUID, float] = field(default_factory=dict)
     bridged: Mapping[UUID, float] = field(default_factory=dict)
     weight_factors: Mapping[Channel, float] = field(default_factory=dict)
@@ -117,7 +119,17 @@ def _fuse_z_scores(
     parts: dict[str, Floats] = {}
     numbers: dict[str, Any] = {"method": "zscore", "candidates": len(ids)}
     for channel, places_by_chunk in places.items():
-        values = _fill_scores(ids, places_by_chunk, complete=channel in inputs.complete_channels)
+        scores = {chunk_id: place.score for chunk_id, place in places_by_chunk.items()}
+        if channel == "semantic" and inputs.backgrounds:
+            parts["semantic_background"] = np.array(
+                [inputs.backgrounds.get(chunk_id, 0.0) for chunk_id in ids]
+            )
+            if not inputs.named:
+                scores = {
+                    chunk_id: score - profile.background * inputs.backgrounds.get(chunk_id, 0.0)
+                    for chunk_id, score in scores.items()
+                }
+        values = _fill_scores(ids, scores, complete=channel in inputs.complete_channels)
         if channel == "lexical" and profile.bigram and inputs.pair_scores:
             pairs = np.array([inputs.pair_scores.get(chunk_id, 0.0) for chunk_id in ids])
             values, parts["word_pairs"] = values + profile.bigram * pairs, pairs
@@ -134,7 +146,7 @@ def _fuse_z_scores(
 
 def _compute_weight(channel: Channel, inputs: FusionInput, profile: FusionProfile) -> float:
     """Return the weight of a channel: for words less where they have little evidence, for meaning
-    by another factor where the question names no document.
+    and graph by another factor where the question names no document.
 
     A question that shares few words with every passage is a paraphrase, or in another language. The
     lexical scores are then noise, which standardizing would blow up.
@@ -142,6 +154,8 @@ def _compute_weight(channel: Channel, inputs: FusionInput, profile: FusionProfil
     weight = profile.get_weight(channel) * inputs.weight_factors.get(channel, 1.0)
     if channel == "semantic" and not inputs.named:
         return weight * profile.unnamed_semantic
+    if channel == "graph" and not inputs.named:
+        return weight * profile.unnamed_graph
     return weight * compute_word_evidence(inputs, profile) if channel == "lexical" else weight
 
 
@@ -152,23 +166,14 @@ def compute_word_evidence(inputs: FusionInput, profile: FusionProfile) -> float:
     return min(1.0, inputs.lexical_coverage / profile.full_coverage)
 
 
-def _fill_scores(
-    ids: list[UUID], places_by_chunk: Mapping[UUID, ChannelRank], *, complete: bool
-) -> Floats:
+def _fill_scores(ids: list[UUID], scores: Mapping[UUID, float], *, complete: bool) -> Floats:
     """Return one score per candidate.
 
     A chunk that the channel did not return scores the channel's lowest hit (an upper bound), or 0
     when the channel is complete.
     """
-    default_score = (
-        0.0 if complete else min(channel_place.score for channel_place in places_by_chunk.values())
-    )
-    return np.array(
-        [
-            places_by_chunk[chunk_id].score if chunk_id in places_by_chunk else default_score
-            for chunk_id in ids
-        ]
-    )
+    default_score = 0.0 if complete else min(scores.values())
+    return np.array([scores.get(chunk_id, default_score) for chunk_id in ids])
 
 
 def compute_z_scores(values: Floats) -> Floats:

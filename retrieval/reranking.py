@@ -79,7 +79,9 @@ async def rerank_parents(
         async with asyncio.timeout(profile.timeout_s):
             scores = await reranker.rerank(question, query, passages)
             weighed_scores = (
-                await _rerank_by_weights(question, query, passages, reranker, weigh_tokens)
+                await _rerank_by_weights(
+                    question, query, passages, reranker, weigh_tokens, profile.background
+                )
                 if reranker.role == "added" and query is not None and weigh_tokens is not None
                 else None
             )
@@ -128,11 +130,13 @@ async def _rerank_by_weights(
     passages: Sequence[RerankPassage],
     reranker: Reranker,
     weigh_tokens: WeighTokens,
+    background_share: float,
 ) -> Sequence[float] | None:
     weights = await weigh_tokens()
     if weights is None:
         return None
-    return await reranker.rerank(question, replace(query, token_weights=weights), passages)
+    weighed = replace(query, token_weights=weights, background_share=background_share)
+    return await reranker.rerank(question, weighed, passages)
 
 
 def smooth_scores(
@@ -172,17 +176,19 @@ async def _build_passages(
     states_by_chunk = await states.read(children)
     passages = []
     for parent in offered:
-        passage_states = [
-            states_by_chunk[child.chunk_id]
+        read_children = [
+            child
             for child in children_by_parent.get(parent.parent_id, ())
             if child.chunk_id in states_by_chunk
         ]
+        passage_states = [states_by_chunk[child.chunk_id] for child in read_children]
         passages.append(
             RerankPassage(
                 parent.parent_id,
                 "",
                 tuple(rows for rows, _ in passage_states),
                 tuple(ids for _, ids in passage_states),
+                tuple(child.background for child in read_children),
             )
         )
     return (

@@ -182,6 +182,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
             frozenset(record.run_record.complete),
             record.get_parts("word_pairs"),
             record.numbers.get("fusion", {}).get("lexical", {}).get("coverage", 1.0),
+            record.get_parts("semantic_background"),
             record.get_parts("named"),
             record.get_parts("bridged"),
             trace.plan.weights if trace.plan else {},

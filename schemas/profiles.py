@@ -75,10 +75,10 @@ class FusionProfile(_ChannelWeights):
         ),
     )
     bigram: float = Field(
-        0.3, ge=0, le=2, description="Weight of adjacent word pairs, added to the lexical score."
+        0.6, ge=0, le=2, description="Weight of adjacent word pairs, added to the lexical score."
     )
     full_coverage: float = Field(
-        0.7,
+        0.5,
         ge=0,
         le=2,
         description=(
@@ -93,6 +93,21 @@ class FusionProfile(_ChannelWeights):
         le=10,
         description=(
             "Factor on the weight of the semantic channel for a question that names no document."
+        ),
+    )
+    unnamed_graph: float = Field(
+        0.5,
+        ge=0,
+        le=10,
+        description="The same factor for the graph channel.",
+    )
+    background: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description=(
+            "Share of a passage's mean semantic score with general questions that is subtracted "
+            "from its score, for a question that names no document."
         ),
     )
     named: float = Field(
@@ -251,6 +266,15 @@ class RerankProfile(Value):
             "question's words in the index, instead of by the passages alone: those that name no "
             "document, all, or none. It counts as much as the lexical channel does by "
             "`fusion.full_coverage`. The score that refusal is decided by stays the same."
+        ),
+    )
+    background: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description=(
+            "Share of a passage's mean late-interaction score with general questions that is "
+            "subtracted from its score, where `word_idf` orders the passages."
         ),
     )
     smoothing: float = Field(

@@ -42,7 +42,10 @@ async def fetch_child_states(
     connection: Connection, generation: str, parent_ids: Sequence[UUID], readers: ReaderScope
 ) -> list[ChildStates]:
     rows = await connection.fetch(load_query("child_states"), generation, list(parent_ids), readers)
-    return [ChildStates(row["id"], row["parent_id"], _get_states(row)) for row in rows]
+    return [
+        ChildStates(row["id"], row["parent_id"], _get_states(row), row["background_maxsim"] or 0.0)
+        for row in rows
+    ]
 
 
 async def fetch_parents(

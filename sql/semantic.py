@@ -119,4 +119,7 @@ async def search_semantic(
     if not is_exact and ef_search != DEFAULT_EF_SEARCH:
         await connection.execute(f"set local hnsw.ef_search = {ef_search:d}")
     rows = await connection.fetch(query, *scope.to_parameters(), HalfVector(vector), k)
-    return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]
+    return [
+        Hit(row["chunk_id"], row["document_id"], row["score"], row["background_dense"] or 0.0)
+        for row in rows
+    ]

@@ -249,7 +249,7 @@ async def run_retrieval_eval(
                 profile=profile,
                 channels=list(selected_channels) if selected_channels else None,
             )
-            return await rank_documents(stack, request)
+            return await rank_documents(stack.retriever, request)
 
         report, run = await evaluate_retrieval(
             test_set, ingest, search, channels=channels, clock=overrides.clock, profile=profile
@@ -257,9 +257,9 @@ async def run_retrieval_eval(
         return {**report, "failed": failures}, run
 
 
-async def rank_documents(stack: EphemeralStack, request: SearchRequest) -> list[tuple[str, float]]:
+async def rank_documents(retriever: Retriever, request: SearchRequest) -> list[tuple[str, float]]:
     """Return external ids and scores, best first, before refusal and trimming."""
-    ranked = await stack.retriever.rank_documents(CALLER, request, RANKING_DEPTH)
+    ranked = await retriever.rank_documents(CALLER, request, RANKING_DEPTH)
     return [(external_id or str(document_id), score) for document_id, external_id, score in ranked]
 
 

@@ -4,7 +4,8 @@
 
 over the question's tokens i and a child's tokens j; df counts the children with the token among the
 N children of all passages, unless the question comes with weights of its own. A passage scores as
-its best child.
+its best child. Some texts are near to every question, so the question may ask to subtract a share
+of what general questions score with a child.
 
 Raw scores cluster near 1, and the background score b varies between questions. Scores s are
 therefore stretched so that s minus b becomes the share (s - b) / (1 - b) of the way to a perfect
@@ -57,7 +58,12 @@ class MaxSimReranker:
         count_local_call("rerank", self.name)
         # Blocks for milliseconds, so it stays off the event loop.
         raw = await asyncio.to_thread(
-            score_passages, query.states, query.token_ids, passages, query.token_weights
+            score_passages,
+            query.states,
+            query.token_ids,
+            passages,
+            query.token_weights,
+            query.background_share,
         )
         background = query.background_maxsim_mean
         if background is None or background >= 1:
@@ -70,6 +76,7 @@ def score_passages(
     token_ids: NDArray[np.int32],
     passages: Sequence[RerankPassage],
     token_weights: Floats | None = None,
+    background_share: float = 0.0,
 ) -> list[float]:
     """Return one score per passage, about -1 to 1, or 0 without states.
 
@@ -82,6 +89,7 @@ def score_passages(
     best = np.maximum.reduceat(states @ children.states.T, children.starts, axis=1)
     weights = _compute_idf(token_ids, children) if token_weights is None else token_weights
     scores = weights @ best / (127 * weights.sum())  # stored states are int8, with 127 for 1
+    scores -= background_share * children.backgrounds
     passage_scores = np.full(len(passages), -np.inf)
     np.maximum.at(passage_scores, children.owners, scores)
     return [float(value) if np.isfinite(value) else 0.0 for value in passage_scores]
@@ -91,28 +99,38 @@ def score_passages(
 class _ChildStates:
     """Tokens of all children in one array.
 
-    Per child, its first row in `starts` and its passage's index in `owners`.
+    Per child, its first row in `starts`, its passage's index in `owners`, and its background.
     """
 
     states: Floats
     token_ids: NDArray[np.int32]
     starts: NDArray[np.int64]
     owners: NDArray[np.int64]
+    backgrounds: Floats
 
 
 def _collect_children(passages: Sequence[RerankPassage]) -> _ChildStates | None:
     entries = [
-        (n, rows, ids)
+        (n, rows, ids, background)
         for n, passage in enumerate(passages)
-        for rows, ids in zip(passage.states, passage.token_ids, strict=True)
+        for rows, ids, background in zip(
+            passage.states,
+            passage.token_ids,
+            passage.backgrounds or [0.0] * len(passage.states),
+            strict=True,
+        )
         if len(rows)
     ]
     if not entries:
         return None
-    owners, states, ids = zip(*entries, strict=True)
+    owners, states, ids, backgrounds = zip(*entries, strict=True)
     starts = np.cumsum([0, *map(len, states[:-1])])
     return _ChildStates(
-        np.concatenate(states).astype(np.float32), np.concatenate(ids), starts, np.asarray(owners)
+        np.concatenate(states).astype(np.float32),
+        np.concatenate(ids),
+        starts,
+        np.asarray(owners),
+        np.asarray(backgrounds, np.float32),
     )
 
 

@@ -108,7 +108,8 @@ class TextEmbedding:
 class QueryEmbedding:
     """The vectors of a question. `states` are unit rows, float32 [tokens, state_dimension].
 
-    `token_weights` are weights of the states in late interaction, in place of the reranker's own.
+    `token_weights` are weights of the states in late interaction, in place of the reranker's own,
+    and `background_share` is the share of a child's background that is subtracted from its score.
     `language_means` are mean states of the same texts by language: their differences are those
     between languages, whatever is said.
     """
@@ -118,6 +119,7 @@ class QueryEmbedding:
     token_ids: NDArray[np.int32] | None = None
     background_maxsim_mean: float | None = None
     token_weights: NDArray[np.float32] | None = None
+    background_share: float = 0.0
     language_means: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
@@ -148,13 +150,15 @@ class Embedder(Protocol):
 @dataclass(frozen=True, slots=True)
 class RerankPassage:
     """A passage to rerank: `text` for a cross-encoder, else empty; for late interaction the
-    `states` of its children, int8 rows as stored.
+    `states` of its children, int8 rows as stored, and the mean scores of general questions with
+    them.
     """
 
     id: UUID
     text: str
     states: Sequence[NDArray[np.int8]] = ()
     token_ids: Sequence[NDArray[np.int32]] = ()
+    backgrounds: Sequence[float] = ()
 
 
 class Reranker(Protocol):

@@ -22,11 +22,15 @@ from schemas.questions import Filters
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A child chunk found by a channel. Higher scores are better."""
+    """A child chunk found by a channel. Higher scores are better.
+
+    `background` is the mean score of general questions with the chunk, 0 where none is known.
+    """
 
     chunk_id: UUID
     document_id: UUID
     score: float
+    background: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +111,15 @@ class ChunkView:
 
 @dataclass(frozen=True, slots=True)
 class ChildStates:
-    """Where the token states of a child chunk are: blob key, offset, length."""
+    """Where the token states of a child chunk are: blob key, offset, length.
+
+    `background` is the mean late-interaction score of general questions with it.
+    """
 
     chunk_id: UUID
     parent_id: UUID
     states: tuple[str, int, int] | None
+    background: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

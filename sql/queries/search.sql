@@ -95,9 +95,9 @@ limit $16
 
 -- name: semantic_exact
 -- Visible chunks by cosine distance to $13, by exact scan.
-select c.chunk_id, c.document_id, 1 - c.distance as score
+select c.chunk_id, c.document_id, 1 - c.distance as score, c.background_dense
 from (
-  select chunk_id, document_id, ord, embedding <=> $13 as distance
+  select chunk_id, document_id, ord, background_dense, embedding <=> $13 as distance
   from chunk_vectors
   where generation = $1 and tenant = $2 and ($3::uuid[] is null or document_id = any ($3))
   order by distance, chunk_id
@@ -113,7 +113,7 @@ limit $14
 -- The cast to halfvec with a dimension must match the index expression. Iterative scans return relaxed order, so
 -- the outer query sorts again.
 with near as materialized (
-  select c.chunk_id, c.document_id, (c.embedding::halfvec({dimension})) <=> $13::halfvec({dimension}) as distance
+  select c.chunk_id, c.document_id, c.background_dense, (c.embedding::halfvec({dimension})) <=> $13::halfvec({dimension}) as distance
   from chunk_vectors c
   cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
   where c.generation = $1 and c.tenant = $2 and ($3::uuid[] is null or c.document_id = any ($3))
@@ -122,16 +122,22 @@ with near as materialized (
   order by (c.embedding::halfvec({dimension})) <=> $13::halfvec({dimension})
   limit $14
 )
-select chunk_id, document_id, 1 - distance as score from near order by distance, chunk_id
+select chunk_id, document_id, 1 - distance as score, background_dense from near order by distance, chunk_id
 
 -- name: named_documents
 -- Visible documents that have one of the normalized names $13, with their first chunk; at most $14.
 -- One index scan per name: for a list of names the planner expects most documents, and scans the table.
+-- The words that a text begins with name it only where its title does not say what it is, as a file name or none:
+-- "T cells were ..." begins texts about much else.
 select names.key, c.document_id, c.id as chunk_id
 from unnest($13::text[]) names (key)
 cross join lateral (
   select c.id, c.document_id, c.ord from child_chunks c
   where c.generation = $1 and c.tenant = $2 and c.ordinal = 0 and document_names(c.prefix, c.text) @> array[names.key]
+    and (
+      document_names(c.prefix, '') @> array[names.key]
+      or split_part(split_part(c.prefix, E'\n', 1), ' > ', 1) ~* '^$|^\S*[._0-9]\S*$|\.[a-z]{2,4}[0-9]?$'
+    )
     and ($3::uuid[] is null or c.document_id = any ($3))
   union all
   -- A title that came with an amendment is in no prefix.
@@ -365,13 +371,17 @@ order by array_position($3::uuid[], c.parent_id), c.ordinal, c.id
 
 -- name: child_states
 -- Where the token states of the visible children of parents $2 are.
-select c.id, c.parent_id, s.blob_key, s.blob_offset, s.blob_length
+select c.id, c.parent_id, s.blob_key, s.blob_offset, s.blob_length, b.background_maxsim
 from child_chunks c
 cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
 left join lateral (
   select s.blob_key, s.blob_offset, s.blob_length from chunk_states s
   where s.generation = $1 and s.document_id = c.document_id and s.ord = c.ord and s.chunk_id = c.id offset 0
 ) s on true
+left join lateral (
+  select b.background_maxsim from chunk_vectors b
+  where b.generation = $1 and b.document_id = c.document_id and b.ord = c.ord and b.chunk_id = c.id offset 0
+) b on true
 where c.generation = $1 and c.parent_id = any ($2::uuid[]) and ($3::text[] is null or may_read(c.document_id, c.ord, $3))
 order by array_position($2::uuid[], c.parent_id), c.ordinal, c.id
 

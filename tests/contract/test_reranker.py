@@ -253,3 +253,19 @@ async def test_settings_choose_endpoint_batches_and_breaker(fake: FakeOpenAI) ->
     # The request that the open circuit held back was not sent.
     assert len(fake.requests) == 4
     assert metrics.model_requests.labels("rerank")._value.get() == 4
+
+
+async def test_background_share_is_subtracted_from_each_child() -> None:
+    embedded = await embed_query("bearing cost today")
+    near_to_all = await make_passage_with_states("bearing cost", "today")
+    of_its_own = await make_passage_with_states("bearing cost", "unrelated")
+    passages = [
+        replace(near_to_all, backgrounds=(0.9, 0.0)),
+        replace(of_its_own, backgrounds=(0.0, 0.9)),
+    ]
+    plain, corrected = [
+        await MaxSimReranker().rerank("", replace(embedded, background_share=share), passages)
+        for share in (0.0, 0.5)
+    ]
+    assert plain[0] == pytest.approx(plain[1])
+    assert corrected[0] < corrected[1]

@@ -684,18 +684,23 @@ async def test_documents_are_found_by_name(world: SearchWorld) -> None:
     scanned = SampleDocument(
         "scan", ("Ciência da O'Brien is a novel.",), title="scan_0412.pdf", prefix="scan_0412.pdf"
     )
-    await world.add(titled, scanned)
+    about_other = SampleDocument(
+        "cells", ("T cells are counted here.",), title="Antigen decides", prefix="Antigen decides"
+    )
+    untitled = SampleDocument("untitled", ("The Heron Dam is old.",), title=None, prefix="")
+    await world.add(titled, scanned, about_other, untitled)
     names = ["Half Naked Truth!", "The Half-Naked Truth (Film)", "CIENCIA da OBrien", "Scan 0412"]
     keys = {fold_document_name(name): name for name in names}
     async with world.search.open_snapshot() as snapshot:
         found = await snapshot.find_named_documents(
-            "default", [*keys, "plot"], filters=NO_FILTERS, limit=10
+            "default", [*keys, "plot", "t cells", "heron dam"], filters=NO_FILTERS, limit=10
         )
-        assert {(keys[one.key], one.document_id) for one in found} == {
+        assert {(keys.get(one.key, one.key), one.document_id) for one in found} == {
             ("Half Naked Truth!", titled.id),
             ("The Half-Naked Truth (Film)", titled.id),
             ("CIENCIA da OBrien", scanned.id),
             ("Scan 0412", scanned.id),
+            ("heron dam", untitled.id),
         }
         views = await snapshot.fetch_chunks([one.chunk_id for one in found], "")
         assert {view.ordinal for view in views.values()} == {0}

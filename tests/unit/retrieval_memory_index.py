@@ -108,6 +108,10 @@ def make_document_id(document: IndexedDocument) -> UUID:
 _LEAD = re.compile(r"[#>*_\s]*([^(),;:?!\n]{2,80}?)\s*(?:[(,\n]|\s(?:is|was|are|were|é|foi)\s)")
 
 
+# As in the query `named_documents`.
+_NO_TITLE = r"^$|^\S*[._0-9]\S*$|\.[a-z]{2,4}[0-9]?$"
+
+
 def _list_names(view: ChunkView) -> set[str]:
     title = view.prefix.split("\n")[0].split(" > ")[0]
     lead = _LEAD.match(view.text[:160])
@@ -115,7 +119,7 @@ def _list_names(view: ChunkView) -> set[str]:
         title,
         re.sub(r"\s*\([^()]*\)\s*$", "", title),
         re.sub(r"\.[a-z]{2,4}[0-9]?$", "", title),
-        lead[1] if lead else "",
+        lead[1] if lead and re.search(_NO_TITLE, title, re.IGNORECASE) else "",
     ]
     return {key for key in map(fold_document_name, names) if len(key) > 1}
 

@@ -139,7 +139,7 @@ def test_identical_scores_fall_back_to_rank_by_id() -> None:
 def test_reciprocal_rank_score_is_relative_to_maximum() -> None:
     index = make_corpus()
     profile = FusionProfile(
-        method="rrf", lexical=0.7, semantic=0.8, graph=1.0, unnamed_semantic=1.0
+        method="rrf", lexical=0.7, semantic=0.8, graph=1.0, unnamed_semantic=1.0, unnamed_graph=1.0
     )
     found: dict[Channel, list[Hit]] = {
         "lexical": make_hits(index, {0: 9.0, 1: 8.0}),
@@ -367,3 +367,37 @@ def test_semantic_weight_has_another_factor_without_a_named_document() -> None:
     named_fusion = fuse_candidates(FusionInput(hits, named=named), index.views, profile)
     assert unnamed_fusion.numbers["semantic"]["weight"] == 3.0
     assert named_fusion.numbers["semantic"]["weight"] == 2.0
+
+
+def test_graph_weight_has_another_factor_without_a_named_document() -> None:
+    index = make_corpus()
+    hits: dict[Channel, list[Hit]] = {"graph": make_hits(index, {n: float(n) for n in range(30)})}
+    profile = FusionProfile(graph=2.0, unnamed_graph=0.25)
+    named = {next(iter(index.views)): 1.0}
+    unnamed_fusion = fuse_candidates(FusionInput(hits), index.views, profile)
+    named_fusion = fuse_candidates(FusionInput(hits, named=named), index.views, profile)
+    assert unnamed_fusion.numbers["graph"]["weight"] == 0.5
+    assert named_fusion.numbers["graph"]["weight"] == 2.0
+
+
+def test_semantic_background_is_subtracted_without_a_named_document() -> None:
+    index = make_corpus()
+    hits: dict[Channel, list[Hit]] = {"semantic": make_hits(index, dict.fromkeys(range(29), 0.8))}
+    hits["semantic"] += make_hits(index, {29: 0.82})
+    views = list(index.views)
+    backgrounds = dict.fromkeys(views[:29], 0.7) | {views[29]: 0.8}
+    ranked = {
+        share: fuse_candidates(
+            FusionInput(hits, backgrounds=backgrounds), index.views, FusionProfile(background=share)
+        ).candidates
+        for share in (0.0, 0.5)
+    }
+    assert ranked[0.0][0].chunk.external_id == "d29"
+    assert ranked[0.5][-1].chunk.external_id == "d29"
+    assert ranked[0.5][-1].score_parts["semantic_background"] == 0.8
+    named = fuse_candidates(
+        FusionInput(hits, backgrounds=backgrounds, named={views[0]: 0.0}),
+        index.views,
+        FusionProfile(background=0.5),
+    )
+    assert named.candidates[0].chunk.external_id == "d29"
