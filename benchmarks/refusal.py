@@ -41,14 +41,15 @@ class ScoredQuestion:
     """A question with the decision about it.
 
     `score` is the estimated probability, less 1 for a refusal: refused questions come last, also
-    those that a rule refuses whatever their probability.
+    those that a rule refuses whatever their probability. `is_right` is None where no quote is
+    expected.
     """
 
     is_answerable: bool
     split: str
     is_refused: bool
     score: float
-    is_right: bool = False
+    is_right: bool | None
 
 
 async def score_question(
@@ -72,7 +73,7 @@ async def score_question(
         split,
         response.refused,
         probability - response.refused,
-        any(quote in quotes_text for quote in expected_quotes),
+        any(quote in quotes_text for quote in expected_quotes) if expected_quotes else None,
     )
 
 
@@ -189,7 +190,9 @@ def summarize(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
     return {
         "answerable": len(answerable),
         "others": len(others),
-        "right": _mean([question.is_right for question in answerable]),
+        "right": _mean(
+            [question.is_right for question in answerable if question.is_right is not None]
+        ),
         "false_refusals": _mean([question.is_refused for question in answerable]),
         "false_answers": _mean([not question.is_refused for question in others]),
         "auc": compute_auc(*scores),
