@@ -83,7 +83,8 @@ def make_redacted_harness(**parts: Any) -> RetrievalHarness:
 
 
 def find_canaries(*texts: str) -> list[str]:
-    joined = "\n".join(texts)
+    # Without scores, whose digits may be those of a canary.
+    joined = re.sub(r"\d\.\d{8,}", "", "\n".join(texts))
     # As JSON writes them too.
     return [canary for canary in CANARIES if canary in joined]
 

@@ -593,8 +593,6 @@ async def test_search_without_reranker_reads_each_chunk_once() -> None:
         "link": 1,
         "graph": 1,
         "aliases": 1,
-        # The question names a document.
-        "stated": 1,
         # Names in the question, and names in the best passages.
         "names": 2,
         "parents": 1,
