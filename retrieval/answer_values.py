@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from retrieval.question_terms import find_question_terms, index_text_terms
@@ -129,9 +129,14 @@ _COUNTED = re.compile(
     r"|(?:número|quantidade|cantidad|nombre) d(?:e|[oa]s|e l[oa]s|es)) (?P<noun>\w+)",
     re.I,
 )
-# Units by the dimension that the question asks for: "how wide" is no weight.
-_DIMENSIONS: Sequence[tuple[re.Pattern[str], re.Pattern[str]]] = tuple(
-    (re.compile(rf"\b(?:{asked})\b", re.I), re.compile(rf"\s?(?:{units})(?!\w)", re.I))
+# Units by the dimension that the question asks for, "how wide" being no weight: right behind a
+# number, and anywhere.
+_DIMENSIONS: Sequence[tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]] = tuple(
+    (
+        re.compile(rf"\b(?:{asked})\b", re.I),
+        re.compile(rf"\s?(?:{units})(?!\w)", re.I),
+        re.compile(rf"(?<![^\W\d_])(?:{units})(?!\w)", re.I),
+    )
     for asked, units in (
         (
             "how (?:wide|tall|high|deep|thick)|width|height|depth|thickness|largura|altura|"
@@ -143,6 +148,10 @@ _DIMENSIONS: Sequence[tuple[re.Pattern[str], re.Pattern[str]]] = tuple(
         (
             "how heavy|weighs?|weight|pesa|peso|pèse|poids|wie schwer|wiegt|gewicht",
             "g|kg|t|lbs?|grams?|kilo(?:gram(?:me?)?)?s?|tonn?e?s?|gramas?|quilos?|kilos?|gramm",
+        ),
+        (
+            "temperatur(?:e|en|a|as|es)?|température|how (?:hot|warm|cold)|wie (?:heiß|warm|kalt)",
+            "[°º] ?[cf]?|[℃℉]|[ck]|celsius|kelvin|degrees?|graus?|grados?|degrés?|grad",
         ),
     )
 )
@@ -242,7 +251,7 @@ def _prefer_unit(matches: list[re.Match[str]], sentence: str, question: str) -> 
 
     To a question about an amount, the numbers in amounts of money suit as well.
     """
-    units = next((units for asked, units in _DIMENSIONS if asked.search(question)), None)
+    units = next((units for asked, units, _ in _DIMENSIONS if asked.search(question)), None)
     amounts = (
         list(VALUE_PATTERNS["money"].finditer(sentence)) if _AMOUNT_ASKED.search(question) else []
     )
@@ -253,6 +262,19 @@ def _prefer_unit(matches: list[re.Match[str]], sentence: str, question: str) -> 
         or any(amount.start() <= match.start() < amount.end() for amount in amounts)
     ]
     return fitting or matches
+
+
+def lacks_unit(question: str, texts: Iterable[str]) -> bool:
+    """Tell whether the question asks for a dimension of which no text has a unit, behind a number
+    or in a heading. How high an amount or a share is, is no such question.
+    """
+    units = next((units for asked, _, units in _DIMENSIONS if asked.search(question)), None)
+    return units is not None and not any(
+        units.search(text)
+        or VALUE_PATTERNS["money"].search(text)
+        or VALUE_PATTERNS["percentage"].search(text)
+        for text in texts
+    )
 
 
 def _is_month(text: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from retrieval.answer_values import detect_answer_type, find_value
+from retrieval.answer_values import detect_answer_type, find_value, lacks_unit
 from retrieval.attributes import find_attribute, is_supported
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import Evidence, Similarities, list_unit_texts, rank_rows
@@ -92,15 +92,23 @@ def assess_evidence(
     is_far = (
         not is_foreign and _get_lead_score(evidence, relevance) < EVIDENCE_MODEL.min_rerank_score
     )
+    # In any language a temperature is given in degrees.
+    is_unitless = lacks_unit(plan.question, list_quoted_texts(evidence))
     reason = f"estimated probability {probability:.0%} that the quotes answer the question"
     if missing_terms:
         reason = f"the documents lack {', '.join(missing_terms)}"
     elif is_gibberish:
         reason = "the documents hold no word of the question"
+    elif is_unitless:
+        reason = "the documents hold no quantity in a unit of what the question asks for"
     return replace(
         relevance,
         # However close its meaning, a passage about another product, year or person is no answer.
-        refused=bool(missing_terms) or is_gibberish or is_far or probability < min_confidence,
+        refused=bool(missing_terms)
+        or is_gibberish
+        or is_unitless
+        or is_far
+        or probability < min_confidence,
         reason=reason,
         probability=probability,
         missing_terms=tuple(missing_terms),
@@ -188,6 +196,17 @@ def list_window(candidates: Sequence[QuoteCandidate], row: int) -> list[int]:
         for other in (row - 1, row, row + 1)
         if 0 <= other < len(candidates)
         and candidates[other].chunk.chunk_id == candidates[row].chunk.chunk_id
+    ]
+
+
+def list_quoted_texts(evidence: Evidence) -> list[str]:
+    """Return the best sentences with their neighbors and headings."""
+    assert evidence.scores is not None
+    return [
+        text
+        for row in rank_rows(evidence.scores)[:N_QUOTED]
+        for other in list_window(evidence.candidates, row)
+        for text in list_unit_texts(evidence.candidates[other])
     ]
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.answer_values import choose_cell, choose_value, detect_answer_type
+from retrieval.answer_values import choose_cell, choose_value, detect_answer_type, lacks_unit
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,23 @@ SITES = ("Site", "Opened", "Staff")
 def test_cell_under_the_column_of_the_question_is_chosen(question: str, cell: int | None) -> None:
     answer_type = detect_answer_type(question)
     assert choose_cell(SITES, ["Porto", "2023", "64"], question, answer_type) == cell
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "lacks"),
+    [
+        ("At what temperature does tungsten melt?", "Depois baixa cerca de 35 centímetros.", True),
+        ("At what temperature is it kept?", "La température est maintenue à 27,5 °C.", False),
+        ("At what temperature is it kept?", "Temperature (°C): 27", False),
+        ("Wie warm ist das Becken?", "about ninety degrees", False),
+        ("How heavy is the crate?", "It is 3 m wide.", True),
+        ("How heavy is the crate?", "It has 14 kg.", False),
+        ("How high is the fee?", "The fee is 3 euros.", False),
+        ("How high is the dam?", "It has 14 gates.", True),
+        ("Who built the dam?", "It has 14 gates.", False),
+    ],
+)
+def test_text_without_a_unit_of_the_dimension_is_told(
+    question: str, text: str, lacks: bool
+) -> None:
+    assert lacks_unit(question, [text]) == lacks
