@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from retrieval.question_terms import find_question_terms, index_text_terms
@@ -142,7 +142,7 @@ _DIMENSIONS: Sequence[tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]] 
             "how (?:wide|tall|high|deep|thick)|width|height|depth|thickness|largura|altura|"
             "profundidade|ancho|anchura|largeur|hauteur|profondeur|wie (?:breit|tief|dick)|breite"
             "|höhe|tiefe",
-            "mm|cm|m|km|met(?:er|re)s?|centimet(?:er|re)s?|millimet(?:er|re)s?|metros?|inch(?:es)?"
+            "mm|cm|m|km|(?:[cz]ent[ií]|mil[ií]|milli|[kq]u?il[oóô])?m[eèé]t(?:er|re|ro)s?|inch(?:es)?"
             "|in|ft|feet",
         ),
         (
@@ -264,16 +264,18 @@ def _prefer_unit(matches: list[re.Match[str]], sentence: str, question: str) -> 
     return fitting or matches
 
 
-def lacks_unit(question: str, texts: Iterable[str]) -> bool:
-    """Tell whether the question asks for a dimension of which no text has a unit, behind a number
-    or in a heading. How high an amount or a share is, is no such question.
+def holds_other_dimension(question: str, texts: Sequence[str]) -> bool:
+    """Tell whether the texts give a length, weight or temperature, and none of the one of these
+    that the question asks for. A number without a unit may be any of them.
     """
-    units = next((units for asked, _, units in _DIMENSIONS if asked.search(question)), None)
-    return units is not None and not any(
-        units.search(text)
-        or VALUE_PATTERNS["money"].search(text)
-        or VALUE_PATTERNS["percentage"].search(text)
+    asked_units = next((units for asked, _, units in _DIMENSIONS if asked.search(question)), None)
+    if asked_units is None or any(asked_units.search(text) for text in texts):
+        return False
+    return any(
+        units.match(text, match.end())
         for text in texts
+        for match in NUMERAL_VALUE.finditer(text)
+        for _, units, _ in _DIMENSIONS
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from retrieval.answer_values import detect_answer_type, find_value, lacks_unit
+from retrieval.answer_values import detect_answer_type, find_value, holds_other_dimension
 from retrieval.attributes import find_attribute, is_supported
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import Evidence, Similarities, list_unit_texts, rank_rows
@@ -92,21 +92,21 @@ def assess_evidence(
     is_far = (
         not is_foreign and _get_lead_score(evidence, relevance) < EVIDENCE_MODEL.min_rerank_score
     )
-    # In any language a temperature is given in degrees.
-    is_unitless = lacks_unit(plan.question, list_quoted_texts(evidence))
+    # In any language, a length is no temperature.
+    is_other_dimension = holds_other_dimension(plan.question, list_quoted_texts(evidence))
     reason = f"estimated probability {probability:.0%} that the quotes answer the question"
     if missing_terms:
         reason = f"the documents lack {', '.join(missing_terms)}"
     elif is_gibberish:
         reason = "the documents hold no word of the question"
-    elif is_unitless:
-        reason = "the documents hold no quantity in a unit of what the question asks for"
+    elif is_other_dimension:
+        reason = "the quotes give quantities of another kind than the question asks for"
     return replace(
         relevance,
         # However close its meaning, a passage about another product, year or person is no answer.
         refused=bool(missing_terms)
         or is_gibberish
-        or is_unitless
+        or is_other_dimension
         or is_far
         or probability < min_confidence,
         reason=reason,

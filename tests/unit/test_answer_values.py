@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.answer_values import choose_cell, choose_value, detect_answer_type, lacks_unit
+from retrieval.answer_values import (
+    choose_cell,
+    choose_value,
+    detect_answer_type,
+    holds_other_dimension,
+)
 
 
 @pytest.mark.parametrize(
@@ -89,20 +94,19 @@ def test_cell_under_the_column_of_the_question_is_chosen(question: str, cell: in
 
 
 @pytest.mark.parametrize(
-    ("question", "text", "lacks"),
+    ("question", "text", "is_other"),
     [
         ("At what temperature does tungsten melt?", "Depois baixa cerca de 35 centímetros.", True),
         ("At what temperature is it kept?", "La température est maintenue à 27,5 °C.", False),
-        ("At what temperature is it kept?", "Temperature (°C): 27", False),
-        ("Wie warm ist das Becken?", "about ninety degrees", False),
+        ("At what temperature is it kept?", "Temperature (°C): 27; depth: 3 m", False),
+        ("Wie warm ist das Becken?", "about ninety degrees, 3 m deep", False),
+        ("What temperature does the model sample at?", "The temperature is 0.2.", False),
         ("How heavy is the crate?", "It is 3 m wide.", True),
-        ("How heavy is the crate?", "It has 14 kg.", False),
+        ("How heavy is the crate?", "It is 3 m wide and weighs 14 kg.", False),
+        ("What is the weight of this channel?", "The weight is 0.5.", False),
         ("How high is the fee?", "The fee is 3 euros.", False),
-        ("How high is the dam?", "It has 14 gates.", True),
-        ("Who built the dam?", "It has 14 gates.", False),
+        ("Who built the dam?", "It is 14 m high.", False),
     ],
 )
-def test_text_without_a_unit_of_the_dimension_is_told(
-    question: str, text: str, lacks: bool
-) -> None:
-    assert lacks_unit(question, [text]) == lacks
+def test_quantities_of_another_dimension_are_told(question: str, text: str, is_other: bool) -> None:
+    assert holds_other_dimension(question, [text]) == is_other
