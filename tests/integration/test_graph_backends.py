@@ -212,9 +212,10 @@ async def test_slow_server_leaves_the_tables_time_to_serve(database: str, bolt_u
         assert time.monotonic() - started < 5
         assert by_server.served_by == "sql" and "TIMED_OUT" in by_server.notes[0]
         assert get_scores(by_server) == get_scores(by_tables)
-        # By the server's own limit, which counts as a failure of the server.
+        # By the server's own limit, which counts as a failure of the server. On a busy machine it
+        # ends before a connection is open.
         async with open_graph(bolt_url, timeout_s=0.000_1) as hurried:
-            with pytest.raises(EngineUnavailable, match="longer than"):
+            with pytest.raises(EngineUnavailable, match="longer than|ConnectionAcquisitionTimeout"):
                 await hurried.follow_relations("acme", [UUID(int=1)], 3)
 
 
