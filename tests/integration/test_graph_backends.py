@@ -215,7 +215,9 @@ async def test_slow_server_leaves_the_tables_time_to_serve(database: str, bolt_u
         # By the server's own limit, which counts as a failure of the server. On a busy machine it
         # ends before a connection is open.
         async with open_graph(bolt_url, timeout_s=0.000_1) as hurried:
-            with pytest.raises(EngineUnavailable, match="longer than|ConnectionAcquisitionTimeout"):
+            with pytest.raises(
+                EngineUnavailable, match=r"longer than|ConnectionAcquisitionTimeout"
+            ):
                 await hurried.follow_relations("acme", [UUID(int=1)], 3)
 
 
