@@ -157,7 +157,7 @@ async def ingest_set(stack: EphemeralStack, test_set: RetrievalSet) -> dict[str,
 
 
 Measured = dict[str, tuple[dict[str, Any], Run]]
-"""What the questions cost, and the rankings, by configuration."""
+"""Cost per question and rankings, by configuration."""
 
 
 def run_in_processes(

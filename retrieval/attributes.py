@@ -2,9 +2,9 @@
 
 "What is the parental leave?" asks for parental leave; a page on annual leave is close in meaning,
 holds half of the words, and does not answer. The attribute is supported by forms of its words, or
-by token states close to theirs; a price by any amount of money or word for it. States of opposites
-are close as well, so a word of which the text has one is not supported by them ("systolic" for
-"diastolic"). It is judged only beside a word of the question that
+by token states close to theirs; a price by any amount of money or word for it. The states of
+opposites are close as well: where the text has the opposite of a word, states do not support the
+word ("systolic" for "diastolic"). The attribute is judged only beside a word of the question that
 the best sentence does hold: a paraphrase shares no word with its answer, and is left to the
 estimated probability.
 """

@@ -93,7 +93,8 @@ def assess_evidence(
         not is_foreign and _get_lead_score(evidence, relevance) < EVIDENCE_MODEL.min_rerank_score
     )
     # In any language, a length is no temperature.
-    is_other_dimension = holds_other_dimension(plan.question, list_quoted_texts(evidence))
+    quoted_texts = list_window_texts(evidence.candidates, rank_rows(evidence.scores)[:N_QUOTED])
+    is_other_dimension = holds_other_dimension(plan.question, quoted_texts)
     reason = f"estimated probability {probability:.0%} that the quotes answer the question"
     if missing_terms:
         reason = f"the documents lack {', '.join(missing_terms)}"
@@ -199,14 +200,13 @@ def list_window(candidates: Sequence[QuoteCandidate], row: int) -> list[int]:
     ]
 
 
-def list_quoted_texts(evidence: Evidence) -> list[str]:
-    """Return the best sentences with their neighbors and headings."""
-    assert evidence.scores is not None
+def list_window_texts(candidates: Sequence[QuoteCandidate], rows: Sequence[int]) -> list[str]:
+    """Return the texts of the rows with their neighbors and headings."""
     return [
         text
-        for row in rank_rows(evidence.scores)[:N_QUOTED]
-        for other in list_window(evidence.candidates, row)
-        for text in list_unit_texts(evidence.candidates[other])
+        for row in rows
+        for other in list_window(candidates, row)
+        for text in list_unit_texts(candidates[other])
     ]
 
 
@@ -227,18 +227,14 @@ def compute_confidence_features(
     rows = rank_rows(scores)
     lead = rows[0]
     quoted_rows = rows[:N_QUOTED]
-    chunk_rows = {row: list_window(candidates, row) for row in quoted_rows}
-    unit_texts = {
-        row: [text for other in chunk_rows[row] for text in list_unit_texts(candidates[other])]
-        for row in quoted_rows
-    }
-    quoted_terms = index_text_terms(text for texts in unit_texts.values() for text in texts)
-    lead_terms = index_text_terms(unit_texts[lead])
+    lead_rows = list_window(candidates, lead)
+    quoted_terms = index_text_terms(list_window_texts(candidates, quoted_rows))
+    lead_terms = index_text_terms(list_window_texts(candidates, [lead]))
     document_terms = index_text_terms(documents)
     terms = find_question_terms(plan.question, plan.language)
     keys = {stem_word(word) for word in extract_content_words(plan.question, plan.language)}
     is_foreign = plan.is_foreign(candidates[lead].chunk.language)
-    window = similarities.tokens[chunk_rows[lead]].max(axis=0)
+    window = similarities.tokens[lead_rows].max(axis=0)
     weights = similarities.weights / similarities.weights.sum()
     relative_scores = np.array(scores) - scores[lead]
     shares = np.exp(relative_scores) / np.exp(relative_scores).sum()
@@ -249,7 +245,7 @@ def compute_confidence_features(
 
     attribute = find_attribute(plan.question, plan.language) if is_foreign else None
     attribute_similarity = min(
-        (similarities.compare_span(chunk_rows[lead], place) for place in attribute.words)
+        (similarities.compare_span(lead_rows, place) for place in attribute.words)
         if attribute
         else (),
         default=TRANSLATION_SIMILARITY,

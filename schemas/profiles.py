@@ -96,10 +96,7 @@ class FusionProfile(_ChannelWeights):
         ),
     )
     unnamed_graph: float = Field(
-        0.5,
-        ge=0,
-        le=10,
-        description="The same factor for the graph channel.",
+        0.5, ge=0, le=10, description="The same factor for the graph channel."
     )
     background: float = Field(
         0.3,

@@ -370,7 +370,7 @@ where c.generation = $1 and ($4::text[] is null or may_read(c.document_id, c.ord
 order by array_position($3::uuid[], c.parent_id), c.ordinal, c.id
 
 -- name: child_states
--- Where the token states of the visible children of parents $2 are.
+-- Where the token states of the visible children of parents $2 are, with their background scores.
 select c.id, c.parent_id, s.blob_key, s.blob_offset, s.blob_length, b.background_maxsim
 from child_chunks c
 cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v

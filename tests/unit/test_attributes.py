@@ -97,7 +97,7 @@ def assess(
         ("Qui a financé l'étude ?", "fr", ["financé"]),
         # The verb says nothing without its object.
         ("Quem faz a revisão da bomba?", "pt", []),
-        ("How is somebody punished who passes the card on?", "en", []),
+        ("What happens to a person who passes the card on?", "en", []),
         ("annual leave days", "en", []),
     ],
 )

@@ -358,26 +358,16 @@ def test_lexical_channel_without_evidence_has_little_weight() -> None:
     assert full.candidates[0].score == pytest.approx(full.candidates[1].score, rel=0.2)
 
 
-def test_semantic_weight_has_another_factor_without_a_named_document() -> None:
+@pytest.mark.parametrize("channel", ["semantic", "graph"])
+def test_weight_has_another_factor_without_a_named_document(channel: Channel) -> None:
     index = make_corpus()
-    hits = {"semantic": make_hits(index, {n: float(n) for n in range(30)})}
-    profile = FusionProfile(semantic=2.0, unnamed_semantic=1.5)
+    hits: dict[Channel, list[Hit]] = {channel: make_hits(index, {n: float(n) for n in range(30)})}
+    profile = FusionProfile(semantic=2.0, unnamed_semantic=1.5, graph=2.0, unnamed_graph=1.5)
     named = {next(iter(index.views)): 1.0}
     unnamed_fusion = fuse_candidates(FusionInput(hits), index.views, profile)
     named_fusion = fuse_candidates(FusionInput(hits, named=named), index.views, profile)
-    assert unnamed_fusion.numbers["semantic"]["weight"] == 3.0
-    assert named_fusion.numbers["semantic"]["weight"] == 2.0
-
-
-def test_graph_weight_has_another_factor_without_a_named_document() -> None:
-    index = make_corpus()
-    hits: dict[Channel, list[Hit]] = {"graph": make_hits(index, {n: float(n) for n in range(30)})}
-    profile = FusionProfile(graph=2.0, unnamed_graph=0.25)
-    named = {next(iter(index.views)): 1.0}
-    unnamed_fusion = fuse_candidates(FusionInput(hits), index.views, profile)
-    named_fusion = fuse_candidates(FusionInput(hits, named=named), index.views, profile)
-    assert unnamed_fusion.numbers["graph"]["weight"] == 0.5
-    assert named_fusion.numbers["graph"]["weight"] == 2.0
+    assert unnamed_fusion.numbers[channel]["weight"] == 3.0
+    assert named_fusion.numbers[channel]["weight"] == 2.0
 
 
 def test_semantic_background_is_subtracted_without_a_named_document() -> None:
