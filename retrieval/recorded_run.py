@@ -78,8 +78,8 @@ def restore_parent(recorded: RecordedParent, text: str) -> ParentView:
 
 
 class RecordedCandidate(BaseModel):
-    """A candidate as `retrieval.run_record` records it. `rerank_score`, `rerank_order` and
-    `neighbor_mean` belong to its parent.
+    """A candidate as `retrieval.run_record` records it. `rerank_score` and
+    `rerank_order` belong to its parent.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -93,7 +93,6 @@ class RecordedCandidate(BaseModel):
     fused: float
     rerank_score: float | None = None
     rerank_order: float | None = None
-    neighbor_mean: float | None = None
 
     @property
     def id(self) -> UUID:

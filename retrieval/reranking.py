@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.fusion import compute_z_scores
-from retrieval.neighbors import average_neighbors, blend_scores
 from retrieval.parent_expansion import RankedParent, replace_score
 from schemas.errors import AnabranchError
 from schemas.ports.engines import BlobStore, QueryEmbedding, Reranker, RerankPassage
@@ -61,9 +60,8 @@ async def rerank_parents(
     """Rerank the first `profile.parents` parents.
 
     `added`: fused score + weight × z-score of the rerank score, `weighed_share` of which is that
-    with the weights of `weigh_tokens`; then smoothed over similar passages unless the question
-    `names_document`. `replaces`: the reranker's order, followed by the parents that it did not
-    score.
+    with the weights of `weigh_tokens`. `replaces`: the reranker's order, followed by the parents
+    that it did not score.
     """
     offered, rest = parents[: profile.parents], parents[profile.parents :]
     # Late interaction compares token states: without them every score would be 0.
@@ -118,9 +116,6 @@ async def rerank_parents(
         notes,
         order=order if weighed_scores else None,
     )
-    if profile.smoothing and reranker.role == "added" and not names_document:
-        means = average_neighbors(reranked.parents, passages, profile.neighbors)
-        reranked = smooth_scores(reranked, means, profile.smoothing)
     return replace(reranked, unread_states_count=unread, requests=requests)
 
 
@@ -137,17 +132,6 @@ async def _rerank_by_weights(
         return None
     weighed = replace(query, token_weights=weights, background_share=background_share)
     return await reranker.rerank(question, weighed, passages)
-
-
-def smooth_scores(
-    reranked: RerankResult, neighbor_means: Mapping[UUID, float], share: float
-) -> RerankResult:
-    """Blend each score with the mean score of the parent's neighbors, if it has any."""
-    return replace(
-        reranked,
-        parents=blend_scores(reranked.parents, neighbor_means, share),
-        numbers={**reranked.numbers, "smoothing": share},
-    )
 
 
 async def _build_passages(

@@ -35,7 +35,7 @@ from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.recorded_run import RecordedRun, list_required_texts, parse_run
 from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
-from retrieval.reranking import RerankResult, combine_scores, smooth_scores
+from retrieval.reranking import RerankResult, combine_scores
 from retrieval.response_builder import build_response, drop_refused_contexts, should_answer
 from retrieval.retrieval_result import (
     Ranking,
@@ -44,7 +44,6 @@ from retrieval.retrieval_result import (
     attach_results,
     find_relation_path,
 )
-from retrieval.run_record import ORDER_PARTS
 from retrieval.timing import Stopwatch
 from schemas.channels import CHANNELS, Channel
 from schemas.errors import NotFound
@@ -223,13 +222,13 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
 def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> RerankResult:
     """Apply the recorded rerank scores; keep the fused order when there are none."""
     role = record.numbers.get("rerank", {}).get("role")
-    scores, order, neighbor_means = (
+    scores, order = (
         {
             candidate.parent_id: value
             for candidate in record.candidates
             if (value := getattr(candidate, name)) is not None
         }
-        for name in ("rerank_score", *ORDER_PARTS)
+        for name in ("rerank_score", "rerank_order")
     )
     if role not in ("added", "replaces") or not scores:
         return RerankResult(tuple(parents), False, tuple(record.response.trace.notes), {})
@@ -243,7 +242,7 @@ def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> 
         }
         for values in (scores, order)
     )
-    reranked = combine_scores(
+    return combine_scores(
         offered,
         not_offered,
         offered_scores,
@@ -252,9 +251,6 @@ def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> 
         tuple(record.response.trace.notes),
         order=offered_order or None,
     )
-    if not neighbor_means:
-        return reranked
-    return smooth_scores(reranked, neighbor_means, profile.smoothing)
 
 
 def _restore_relevance(record: RecordedRun, parents: Sequence[RankedParent]) -> RelevanceDecision:

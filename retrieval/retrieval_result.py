@@ -59,13 +59,11 @@ class Ranking:
         """The weight of each score in the sum, by channel or name of the score."""
         rerank_numbers = self.reranked.numbers if self.reranked else {}
         numbers = {**self.fusion.numbers, "rerank": rerank_numbers}
-        weights = {
+        return {
             name: values["weight"]
             for name, values in numbers.items()
             if isinstance(values, Mapping) and "weight" in values
         }
-        smoothing = rerank_numbers.get("smoothing")
-        return weights if smoothing is None else {**weights, "neighbor_mean": smoothing}
 
     @property
     def notes(self) -> list[str]:

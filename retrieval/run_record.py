@@ -56,10 +56,6 @@ CHUNK_FIELDS = (
 PARENT_FIELDS = ("document_id", "section", "char_start", "char_end", "tokens", "ordinal")
 
 
-# Parts of a parent's score that a rerun cannot compute from its candidates.
-ORDER_PARTS = ("rerank_order", "neighbor_mean")
-
-
 def hash_text(text: str) -> str:
     return sha256_hex(text.encode())
 
@@ -257,9 +253,9 @@ def _format_candidate(fused: FusedCandidate, parent: RankedParent | None) -> dic
     }
     if parent is not None:
         candidate |= {"parent_score": parent.score, "rerank_score": parent.rerank_score}
-        candidate |= {
-            name: parent.score_parts[name] for name in ORDER_PARTS if name in parent.score_parts
-        }
+        # A rerun cannot compute it from the candidates.
+        if "rerank_order" in parent.score_parts:
+            candidate["rerank_order"] = parent.score_parts["rerank_order"]
     return candidate
 
 

@@ -274,18 +274,6 @@ class RerankProfile(Value):
             "subtracted from its score, where `word_idf` orders the passages."
         ),
     )
-    smoothing: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description=(
-            "Share of a passage's score that is the mean score of the most similar passages, for a "
-            "late-interaction reranker and a question that names no document."
-        ),
-    )
-    neighbors: int = Field(
-        5, ge=1, le=50, description="Similar passages that `smoothing` averages."
-    )
     parents: int = Field(50, ge=1, le=200, description="Passages to rerank.")
     keep: int = Field(10, ge=1, le=100, description="Passages to keep after reranking.")
     timeout_s: float = Field(

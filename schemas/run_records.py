@@ -6,10 +6,10 @@ They reference texts of documents by hash and never contain them.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from schemas.channels import Channel
 from schemas.facts import FactCitation
@@ -97,10 +97,29 @@ class RecordedDraft(Value):
     tokens: int = 0
 
 
+FORMER_SETTINGS = {"rerank": ("smoothing", "neighbors")}
+"""Settings that profiles no longer have, by section. Recorded runs hold them."""
+
+
+def _drop_former_settings(profile: Any) -> Any:
+    if not isinstance(profile, dict):
+        return profile
+    return {
+        section: {
+            name: value
+            for name, value in settings.items()
+            if name not in FORMER_SETTINGS.get(section, ())
+        }
+        if isinstance(settings, dict)
+        else settings
+        for section, settings in profile.items()
+    }
+
+
 class RunRecord(Value):
     """Inputs of the steps from fusion on, besides the candidates and their scores."""
 
-    profile: Profile
+    profile: Annotated[Profile, BeforeValidator(_drop_former_settings)]
     question: str
     language: str | None = None
     language_sure: bool = Field(description="Whether the language was detected with confidence.")

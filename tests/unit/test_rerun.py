@@ -8,6 +8,7 @@ import pytest
 
 from retrieval.rerun import Rerun, rerun_run
 from schemas.errors import NotFound
+from schemas.events import QueryAnswered
 from schemas.planning import IntentProfile, PlanProfile
 from schemas.profiles import FusionProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
@@ -87,7 +88,6 @@ async def test_rerun_reproduces_search_byte_for_byte(
         Profile(fusion=FusionProfile(near_duplicates=False, per_document=1)),
         Profile(rerank=RerankProfile(expand="sum")),
         Profile(rerank=RerankProfile(word_idf="always")),
-        Profile(rerank=RerankProfile(word_idf="unnamed", smoothing=0.3, neighbors=2)),
         Profile(fusion=FusionProfile(unnamed_semantic=2.0)),
         Profile(rerank=RerankProfile(named_factor=3.0)),
         Profile(
@@ -180,6 +180,18 @@ async def test_field_that_an_older_record_lacks_is_no_difference() -> None:
         row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
     )
     assert made.same and made.response.language == "en"
+
+
+async def test_run_with_former_settings_is_read_and_rerun() -> None:
+    built = make_harness()
+    await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    answered = built.published_events[-1]
+    assert isinstance(answered, QueryAnswered)
+    payload = answered.model_dump(mode="json")
+    payload["run_record"]["profile"]["rerank"] |= {"smoothing": 0.0, "neighbors": 5}
+    payload["candidates"][0]["neighbor_mean"] = 0.5
+    built.published_events[-1] = QueryAnswered.model_validate_json(json.dumps(payload))
+    assert (await rerun_query(built)).same
 
 
 async def test_rerun_requires_recorded_response() -> None:

@@ -546,24 +546,6 @@ async def test_reranking_weighs_less_within_a_named_document(question: str, weig
         assert parts["score"] == pytest.approx(parts["fused"] + weight * parts["rerank_z"])
 
 
-async def test_smoothing_blends_scores_unless_a_document_is_named() -> None:
-    built = make_harness()
-
-    async def explain(question: str) -> list[dict[str, Any]]:
-        overrides = {"rerank": {"smoothing": 0.4, "neighbors": 3}}
-        request = SearchRequest(query=question, explain=True, overrides=overrides)
-        response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
-        return [result.explanation or {} for result in response.results]
-
-    for parts in await explain(COST_QUESTION):
-        own = parts["fused"] + parts["weights"]["rerank"] * parts["rerank_z"]
-        share = parts["weights"]["neighbor_mean"]
-        assert share == 0.4
-        assert parts["score"] == pytest.approx(0.6 * own + share * parts["neighbor_mean"])
-    named = await explain("Price list: how much does the impeller cost?")
-    assert named and not any("neighbor_mean" in parts for parts in named)
-
-
 async def test_passages_without_token_states_are_ranked_and_counted() -> None:
     built = make_harness()
     del built.blobs.data["states/lease"]
