@@ -61,16 +61,19 @@ from sql.pool import open_pool
 from sql.search import PgSearch
 
 NOT_RERANKED = {"rerank": {"reranker": "none"}}
+PAGERANK = {"graph": {"strategy": "pagerank"}}
 
 CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
     "lexical": {"channels": ["lexical"]},
     "semantic": {"channels": ["semantic"]},
     "graph": {"channels": ["graph"]},
+    "graph, pagerank": {"channels": ["graph"], "overrides": PAGERANK},
     "lexical and semantic": {"channels": ["lexical", "semantic"]},
     "lexical and graph": {"channels": ["lexical", "graph"]},
     "semantic and graph": {"channels": ["semantic", "graph"]},
     "hybrid": {},
     "hybrid, not reranked": {"overrides": NOT_RERANKED},
+    "hybrid, pagerank": {"overrides": PAGERANK},
     "rrf": {"profile": "rrf"},
     "rrf, not reranked": {"profile": "rrf", "overrides": NOT_RERANKED},
 }

@@ -62,7 +62,7 @@ async def write_cypher_by_model(
     is_wanted = (
         profile.backend == "bolt"
         and profile.model == "default"
-        and profile.strategy != "entity_search"
+        and profile.strategy not in ("entity_search", "pagerank")
         and query.plan.intent == "relation"
         and "graph" in choose_channels(route, query.request, query.profile)
     )

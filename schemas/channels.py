@@ -77,7 +77,7 @@ class SemanticProfile(ChannelProfile):
     )
 
 
-GraphStrategy = Literal["entity_search", "traversal", "hybrid"]
+GraphStrategy = Literal["entity_search", "traversal", "hybrid", "pagerank"]
 
 
 class GraphProfile(ChannelProfile):
@@ -94,7 +94,17 @@ class GraphProfile(ChannelProfile):
         description=(
             "Chunks to find: `entity_search`, those that mention an entity that the question "
             "names; `traversal`, those that mention an entity at the end of a path from one; "
-            "`hybrid`, both."
+            "`hybrid`, both; `pagerank`, both, and those that mention an entity that another of "
+            "them mentions, by their share of a random walk that restarts at the entities that the "
+            "question names (personalized PageRank)."
+        ),
+    )
+    damping: float = Field(
+        0.5,
+        ge=0.1,
+        le=0.95,
+        description=(
+            "For strategy `pagerank`: probability that the walk goes on instead of restarting."
         ),
     )
     aliases: bool = Field(
@@ -117,7 +127,10 @@ class GraphProfile(ChannelProfile):
         5, ge=4, le=30, description="Letters that each misspelled word of such a name must have."
     )
     decay: float = Field(
-        0.5, gt=0, le=1, description="Factor by which a score shrinks with each hop."
+        0.5,
+        gt=0,
+        le=1,
+        description="Factor by which a score shrinks with each hop; not for strategy `pagerank`.",
     )
     backend: Literal["sql", "bolt"] = Field(
         "sql",

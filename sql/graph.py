@@ -5,12 +5,13 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import asyncpg
 
 from schemas.graph_facts import GraphEvidence
-from schemas.ports.search import EntityAlias, EntitySeed, Hit
+from schemas.ports.search import EntityAlias, EntityGraph, EntitySeed, GraphEdge, Hit
 from schemas.principals import ReaderScope
 from sql.pool import Connection
 from sql.query_loader import load_query
@@ -23,6 +24,10 @@ hardly depends on it.
 MAX_SIMILAR_KEYS = 1_000
 """Most names to compare with a name of the question. Not a setting: bounds the cost of a query that
 reads the index of names.
+"""
+MAX_MENTION_EDGES = 20_000
+"""Edges from entities to chunks to read for a random walk. Not a setting: bounds the cost of a
+query, and of the walk, which passes over them some 30 times.
 """
 MAX_SEED_RELATIONS, MAX_NEIGHBOR_RELATIONS = 100, 5
 """Relations to read per direction of a named entity and of its neighbors. Not a setting: bounds the
@@ -106,23 +111,53 @@ async def expand_seeds(
 ) -> list[Hit]:
     if scope.is_empty or not seeds:
         return []
-    seed_columns = [
-        [seed.type for seed in seeds],
-        [seed.key for seed in seeds],
-        [seed.weight for seed in seeds],
-    ]
     rows = await connection.fetch(
         load_query("graph"),
         *scope.to_parameters(),
         max_mentions,
         k,
-        *seed_columns,
+        *_to_seed_columns(seeds),
         hops,
         fan_out,
         decay,
         min_hops,
     )
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]
+
+
+async def fetch_entity_graph(
+    connection: Connection,
+    scope: SearchScope,
+    seeds: Sequence[EntitySeed],
+    *,
+    hops: int,
+    fan_out: int,
+    max_mentions: int,
+) -> EntityGraph:
+    if scope.is_empty or not seeds:
+        return EntityGraph({}, ())
+    rows = await connection.fetch(
+        load_query("entity_graph"),
+        *scope.to_parameters(),
+        max_mentions,
+        MAX_MENTION_EDGES,
+        *_to_seed_columns(seeds),
+        hops,
+        fan_out,
+    )
+    names = ("entity_id", "node_id", "document_id", "weight")
+    return EntityGraph(
+        {row["entity_id"]: row["weight"] for row in rows if row["kind"] == "seed"},
+        [GraphEdge(*(row[name] for name in names)) for row in rows if row["kind"] != "seed"],
+    )
+
+
+def _to_seed_columns(seeds: Sequence[EntitySeed]) -> list[list[Any]]:
+    return [
+        [seed.type for seed in seeds],
+        [seed.key for seed in seeds],
+        [seed.weight for seed in seeds],
+    ]
 
 
 async def search_nodes(

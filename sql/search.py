@@ -21,6 +21,7 @@ from schemas.ports.search import (
     ChildStates,
     ChunkView,
     EntityAlias,
+    EntityGraph,
     EntitySeed,
     Hit,
     LexicalHits,
@@ -233,6 +234,22 @@ class PgSnapshot:
                 decay=decay,
                 max_mentions=max_mentions,
                 k=k,
+            )
+
+    async def fetch_entity_graph(
+        self,
+        tenant: str,
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+        filters: Filters,
+        max_mentions: int = DEFAULT_MAX_MENTIONS,
+    ) -> EntityGraph:
+        async with self._connections.acquire() as connection:
+            scope = await resolve_scope(connection, self.generation, tenant, filters, self._readers)
+            return await graph.fetch_entity_graph(
+                connection, scope, seeds, hops=hops, fan_out=fan_out, max_mentions=max_mentions
             )
 
     async def search_graph_nodes(

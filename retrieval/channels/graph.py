@@ -1,12 +1,17 @@
-"""Candidates that mention the entities of the question, or entities related to them."""
+"""Candidates that mention the entities of the question, or entities related to them.
+
+Strategy `pagerank` ranks them by a random walk.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from retrieval.channels import ChannelOutput, ChannelRequest
 from retrieval.channels.graph_server import search_server
+from retrieval.channels.pagerank import rank_chunks
 from schemas.channels import GraphProfile
 from schemas.ports.search import EntitySeed
 
@@ -22,6 +27,17 @@ async def retrieve(request: ChannelRequest) -> ChannelOutput:
     min_hops = 1 if settings.strategy == "traversal" else 0
     found = await search_server(request, seeds, hops, min_hops)
     hits = found.hits
+    if hits is None and settings.strategy == "pagerank":
+        graph = await request.snapshot.fetch_entity_graph(
+            request.tenant,
+            seeds,
+            hops=hops,
+            fan_out=settings.fan_out,
+            max_mentions=settings.max_mentions,
+            filters=request.filters,
+        )
+        # In a thread: a large graph and a high damping take tens of milliseconds.
+        hits = await asyncio.to_thread(rank_chunks, graph, settings.damping, request.k)
     if hits is None:
         hits = await request.snapshot.search_graph(
             request.tenant,

@@ -45,7 +45,7 @@ async def search_server(
     if server is None:
         reason = _format_error(no_graph_server_error(request.tenant))
         return ServerSearch(None, notes=(_format_fallback(reason),))
-    if obstacle := _find_obstacle(request):
+    if obstacle := _find_obstacle(request, settings):
         return ServerSearch(None, notes=(_format_fallback(obstacle),))
     notes: list[str] = []
     try:
@@ -82,8 +82,10 @@ async def search_server(
     return ServerSearch(None, notes=(*notes, _format_fallback(reason)))
 
 
-def _find_obstacle(request: ChannelRequest) -> str | None:
+def _find_obstacle(request: ChannelRequest, settings: GraphProfile) -> str | None:
     """Return why a graph server must not serve the request, or None."""
+    if settings.strategy == "pagerank":
+        return "strategy `pagerank` needs every edge around the entities, which it does not return"
     generation = request.snapshot.generation
     if request.readers is not None:
         return "the caller is limited to readers, and the server has the documents of all"

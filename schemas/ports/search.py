@@ -160,6 +160,24 @@ class SnapshotVersion:
     state: str
 
 
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """A relation of two entities, or `weight` mentions of an entity in a chunk of `document_id`."""
+
+    entity_id: UUID
+    node_id: UUID
+    document_id: UUID | None
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class EntityGraph:
+    """Edges around the seeds, in a stable order. `seeds` are their weights by entity id."""
+
+    seeds: Mapping[UUID, float]
+    edges: Sequence[GraphEdge]
+
+
 class IndexSnapshot(Protocol):
     """One state of one generation, while its context is open. Methods may run concurrently."""
 
@@ -236,6 +254,22 @@ class IndexSnapshot(Protocol):
     ) -> Sequence[Hit]:
         """Return chunks that mention entities from `min_hops` to `hops` relations off the seeds,
         by at most `max_mentions` mentions of each.
+        """
+
+    async def fetch_entity_graph(
+        self,
+        tenant: str,
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+        filters: Filters,
+        max_mentions: int = DEFAULT_MAX_MENTIONS,
+    ) -> EntityGraph:
+        """Return the entities within `hops` of the seeds, their relations, and the chunks within
+        the filters that mention them, by at most `max_mentions` mentions of each.
+
+        A hop is a relation or a chunk within the filters that mentions both entities.
         """
 
     async def search_graph_nodes(

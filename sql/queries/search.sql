@@ -180,20 +180,12 @@ with recursive seeds as materialized (
 reached (id, hop, score) as (
   select id, 0, score from seeds
   union all
-  select next.id, reached.hop + 1, reached.score * next.weight * $20::float8
-  from reached
+  select next.id, node.hop + 1, node.score * next.weight * $20::float8
+  from reached node
   cross join lateral (
-    (select r.object_id as id, r.weight from relations r
-     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
-     where ($12::text[] is null or may_read(r.document_id, r.ord, $12)) and r.generation = $1 and r.tenant = $2 and r.subject_id = reached.id
-     order by r.weight desc, r.object_id limit $19)
-    union all
-    (select r.subject_id, r.weight from relations r
-     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
-     where ($12::text[] is null or may_read(r.document_id, r.ord, $12)) and r.generation = $1 and r.tenant = $2 and r.object_id = reached.id
-     order by r.weight desc, r.subject_id limit $19)
+    {relations_of_entity}
   ) next
-  where reached.hop < $18::int
+  where node.hop < $18::int
 ),
 entity as materialized (
   select id, sum(score) as score from reached where hop >= $21::int group by id order by 2 desc, 1 limit 200
@@ -202,6 +194,101 @@ c as (
   {entity_mentions_of_chunks}
 )
 {best_chunks}
+
+-- name: entity_graph
+-- Edges among the 200 entities nearest to the seeds, and to the visible chunks within the filters that mention them.
+-- $15 types, $16 keys, $17 weights of the seeds. $18 hops lead along the $19 heaviest relations per direction of an
+-- entity, and from $19 chunks that mention it to $19 entities there. At most $13 mentions of an entity and $14 edges
+-- to chunks are read, nearest entities first.
+with recursive seeds as materialized (
+  select m.entity_id as id, max(seed.weight) as score
+  from unnest($15::text[], $16::text[], $17::float8[]) seed (type, key, weight)
+  cross join lateral (
+    select entity_id from entity_mentions
+    where generation = $1 and tenant = $2 and key = seed.key and type = seed.type
+    limit 1
+  ) m
+  group by 1
+),
+reached (id, hop, score) as (
+  select id, 0, score from seeds
+  union all
+  select next.id, node.hop + 1, node.score * next.weight
+  from (
+    select id, hop, score
+    from (select distinct on (id) id, hop, score from reached where hop < $18::int order by id, score desc) one
+    order by score desc, id limit 200
+  ) node
+  cross join lateral (
+    {relations_of_entity}
+    union all
+    (select m.entity_id, (count(distinct m.chunk_id) / $19::float8)::real
+     from (
+       select c.chunk_id, c.document_id, c.ord
+       from (
+         select distinct chunk_id, document_id, ord
+         from (
+           select chunk_id, document_id, ord from entity_mentions
+           where generation = $1 and tenant = $2 and entity_id = node.id and ($3::uuid[] is null or document_id = any ($3))
+           limit $13
+         ) m
+         order by chunk_id
+       ) c
+       cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
+       where {filter_condition}
+       order by c.chunk_id limit $19
+     ) c
+     join entity_mentions m on m.generation = $1 and m.tenant = $2 and m.chunk_id = c.chunk_id and m.document_id = c.document_id and m.ord = c.ord
+     where m.entity_id <> node.id
+     group by m.entity_id order by 2 desc, 1 limit $19)
+  ) next
+),
+entity as materialized (
+  select id, min(hop) as hop, max(score) as score from reached group by id order by 2, 3 desc, 1 limit 200
+),
+mention as materialized (
+  select entity.id, c.chunk_id, c.document_id, c.mentions
+  from entity
+  cross join lateral (
+    select c.chunk_id, c.document_id, count(*) as mentions
+    from (
+      select chunk_id, document_id, ord from entity_mentions
+      where generation = $1 and tenant = $2 and entity_id = entity.id and ($3::uuid[] is null or document_id = any ($3))
+      limit $13
+    ) c
+    cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
+    where {filter_condition}
+    group by 1, 2
+  ) c
+  order by entity.hop, entity.score desc, entity.id, c.chunk_id limit $14
+),
+relation as materialized (
+  select least(node.id, next.id) as id, greatest(node.id, next.id) as related_id, max(next.weight) as weight
+  from entity node
+  cross join lateral (
+    {relations_of_entity}
+  ) next
+  where next.weight > 0 and next.id <> node.id and next.id in (select id from entity)
+  group by 1, 2
+)
+select 'seed' as kind, id as entity_id, id as node_id, null::uuid as document_id, score as weight from seeds
+union all
+select 'relation', id, related_id, null, weight from relation
+union all
+select 'mention', id, chunk_id, document_id, mentions from mention
+order by 1, 2, 3
+
+-- name: relations_of_entity
+-- Included query: the $19 heaviest visible relations per direction of entity `node`.
+(select r.object_id as id, r.weight from relations r
+ cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+ where ($12::text[] is null or may_read(r.document_id, r.ord, $12)) and r.generation = $1 and r.tenant = $2 and r.subject_id = node.id
+ order by r.weight desc, r.object_id limit $19)
+union all
+(select r.subject_id, r.weight from relations r
+ cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+ where ($12::text[] is null or may_read(r.document_id, r.ord, $12)) and r.generation = $1 and r.tenant = $2 and r.object_id = node.id
+ order by r.weight desc, r.subject_id limit $19)
 
 -- name: graph_nodes
 -- Visible chunks that mention the entities $15 with scores $16, and the chunks $17 with scores $18, best first. At

@@ -566,6 +566,63 @@ async def test_graph_follows_only_the_heaviest_relations(world: SearchWorld) -> 
         assert set(await locate(snapshot, hits)) == {("hub", 0), ("hub", 5), ("hub", 6)}
 
 
+async def test_entity_graph_has_edges_that_the_caller_may_read(world: SearchWorld) -> None:
+    shown = SampleDocument("shown", ["ada film", "film bob"], collection="letters")
+    other = SampleDocument("other", ["bob cyd"])
+    hidden = SampleDocument("hidden", ["ada dee"], readers=("user:ana",))
+    foreign = SampleDocument("foreign", ["ada eve"], tenant="other")
+    await world.add(shown, other, hidden, foreign)
+    # The foreign one first: `relate` takes the entity that a name was last mentioned as.
+    for document in (foreign, shown, other, hidden):
+        for ordinal, text in enumerate(document.texts):
+            for name in text.split():
+                await world.mention(document, ordinal, name)
+    await world.relate(other, "film", "cyd", 0.8)
+    await world.relate(hidden, "ada", "cyd", 1.0)
+    names = {
+        make_entity_id("default", "name", name): name
+        for name in ("ada", "film", "bob", "cyd", "dee")
+    }
+
+    async def fetch(
+        hops: int, readers: tuple[str, ...] | None = ("user:bob",), filters: Filters = NO_FILTERS
+    ) -> tuple[set[frozenset[str]], set[tuple[str, Place]]]:
+        """Return the relations, and the mentions."""
+        async with world.search.open_snapshot(readers=readers) as snapshot:
+            graph = await snapshot.fetch_entity_graph(
+                "default",
+                [EntitySeed("name", "ada", 1.0)],
+                hops=hops,
+                fan_out=5,
+                filters=filters,
+            )
+            assert {names[entity]: weight for entity, weight in graph.seeds.items()} == {"ada": 1.0}
+            chunks = await snapshot.fetch_chunks(
+                [edge.node_id for edge in graph.edges if edge.document_id], ""
+            )
+        relations = {
+            frozenset((names[edge.entity_id], names[edge.node_id]))
+            for edge in graph.edges
+            if edge.document_id is None
+        }
+        mentions = {
+            (names[edge.entity_id], (chunk.external_id or "", chunk.ordinal))
+            for edge in graph.edges
+            if (chunk := chunks.get(edge.node_id))
+        }
+        assert len(relations) + len(mentions) == len(graph.edges)
+        return relations, mentions
+
+    near = {("ada", ("shown", 0)), ("film", ("shown", 0)), ("film", ("shown", 1))}
+    further = {("bob", ("shown", 1)), ("bob", ("other", 0)), ("cyd", ("other", 0))}
+    assert await fetch(1) == (set(), near)
+    assert await fetch(2) == ({frozenset(("film", "cyd"))}, near | further)
+    letters = {*near, ("bob", ("shown", 1))}
+    found = await fetch(2, filters=Filters(collections=["letters"]))
+    assert found == ({frozenset(("film", "cyd"))}, letters)
+    assert ("dee", ("hidden", 0)) in (await fetch(1, None))[1]
+
+
 async def test_graph_nodes_are_mapped_to_chunks_that_the_caller_may_read(
     world: SearchWorld,
 ) -> None:

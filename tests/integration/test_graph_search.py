@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from retrieval.channels import ChannelRequest
+from retrieval.channels.graph import retrieve
+from schemas.channels import GraphProfile
 from schemas.graph_facts import GraphEvidence
+from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import EntitySeed, Hit
 from schemas.questions import Filters
 from sql.entities import PgEntities
@@ -46,6 +51,49 @@ async def search_graph(
             k=k,
             max_mentions=max_mentions,
         )
+
+
+async def walk(
+    stack: SearchStack,
+    *names: str,
+    tenant: str = "default",
+    filters: Filters = NO_FILTERS,
+    readers: tuple[str, ...] | None = None,
+    **settings: Any,
+) -> dict[UUID, float]:
+    """Return the chunks by personalized PageRank, best first."""
+    async with stack.search.open_snapshot(readers=readers) as snapshot:
+        request = ChannelRequest(
+            snapshot,
+            tenant,
+            "",
+            "en",
+            dict.fromkeys(names, 1.0),
+            filters,
+            GraphProfile.model_validate({"strategy": "pagerank", **settings}),
+            10,
+            refuse_to_embed,
+        )
+        hits = (await retrieve(request)).hits
+    return {hit.chunk_id: hit.score for hit in hits}
+
+
+async def refuse_to_embed() -> QueryEmbedding:
+    raise AssertionError("the graph channel needs no vector")
+
+
+async def insert_shared_entities(stack: SearchStack) -> list[SampleDocument]:
+    """Insert ada - film, film - bob, bob - town, and a document of each further word."""
+    texts = ("ada film", "film bob", "bob town", "town")
+    documents = [
+        SampleDocument(text.replace(" ", "-"), [text], collection=text.split()[-1])
+        for text in texts
+    ]
+    await insert_documents(stack.connection, *documents)
+    for doc in documents:
+        for name in doc.texts[0].split():
+            await insert_mention(stack.connection, doc, 0, "thing", name)
+    return documents
 
 
 async def insert_chain(stack: SearchStack) -> tuple[SampleDocument, list[UUID]]:
@@ -323,3 +371,104 @@ async def test_direct_relation_of_a_hub_is_found_whatever_its_weight(database: s
             await insert_relation(desk.connection, doc, place, hub, spoke, 1 - place / 200)
         first, *others = await find_evidence(desk, "hub", "spoke 149")
         assert (first.subject_seed, first.object_seed) == (0, 1) and len(others) == 8
+
+
+async def test_walk_finds_passages_through_shared_entities(database: str) -> None:
+    async with open_search_stack(database) as desk:
+        near, middle, far, beyond = [doc.chunk_id(0) for doc in await insert_shared_entities(desk)]
+        found = await walk(desk, "ada")
+        assert list(found) == [near, middle, far]
+        assert sum(found.values()) < 1
+        assert await walk(desk, "ada") == found
+        assert list(await walk(desk, "ada", hops=1)) == [near, middle]
+        assert list(await walk(desk, "ada", hops=3)) == [near, middle, far, beyond]
+        # The film is in both passages; without relations, `hybrid` finds one.
+        hits = await search_graph(desk, EntitySeed("thing", "ada", 1.0))
+        assert [hit.chunk_id for hit in hits] == [near]
+        assert await walk(desk, "zoe") == await walk(desk, "ada", tenant="other") == {}
+
+
+async def test_walk_prefers_passage_that_more_entities_lead_to(database: str) -> None:
+    doc = SampleDocument("d", ["ada", "bob ada", "cyd", "cyd dee"])
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, doc)
+        people = {
+            name: await insert_mention(desk.connection, doc, place, "person", name)
+            for place, text in enumerate(doc.texts)
+            for name in text.split()
+        }
+        for other, weight in (("cyd", 0.9), ("dee", 0.9)):
+            await insert_relation(desk.connection, doc, 0, people["ada"], people[other], weight)
+        found = list(await walk(desk, "ada", hops=1))
+        assert len(found) == 4 and found.index(doc.chunk_id(3)) < found.index(doc.chunk_id(2))
+
+
+@pytest.mark.parametrize("listed", [2_000, 0])
+async def test_walk_stays_within_filters_and_readers(
+    database: str, listed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sql.search_scope.MAX_LISTED_DOCUMENTS", listed)
+    async with open_search_stack(database) as desk:
+        near, _, far, _ = await insert_shared_entities(desk)
+        secret = SampleDocument("secret", ["ada town"], readers=("user:ana",))
+        await insert_documents(desk.connection, secret)
+        for name in ("ada", "town"):
+            await insert_mention(desk.connection, secret, 0, "thing", name)
+        assert set(await walk(desk, "ada", filters=Filters(collections=["film"]))) == {
+            near.chunk_id(0)
+        }
+        # Through the passage between them, which is outside the filters, it does not go.
+        apart = Filters(collections=["film", "town"])
+        assert far.chunk_id(0) not in await walk(desk, "ada", filters=apart, readers=("user:bob",))
+        assert await walk(desk, "ada", filters=Filters(collections=["nowhere"])) == {}
+        for readers, expected in ((("user:ana",), 5), (("user:bob",), 3)):
+            assert len(await walk(desk, "ada", readers=readers)) == expected
+
+
+async def test_walk_never_enters_another_tenant(database: str) -> None:
+    async with open_search_stack(database) as desk:
+        mine = SampleDocument("mine", ["ada", "bob"])
+        theirs = SampleDocument("theirs", ["ada cyd", "cyd bob"], tenant="other")
+        await insert_documents(desk.connection, mine, theirs)
+        ada, bob = [
+            await insert_mention(desk.connection, mine, place, "person", name)
+            for place, name in enumerate(mine.texts)
+        ]
+        for place, text in enumerate(theirs.texts):
+            for name in text.split():
+                await insert_mention(desk.connection, theirs, place, "person", name)
+        await insert_relation(desk.connection, theirs, 0, ada, bob, 1.0)
+        # Entity ids differ by tenant; even equal ones must not connect two tenants.
+        await desk.connection.execute(
+            "update entity_mentions m set entity_id = own.entity_id from entity_mentions own "
+            "where m.tenant = 'other' and own.tenant = 'default' and own.key = m.key"
+        )
+        assert list(await walk(desk, "ada", hops=3)) == [mine.chunk_id(0)]
+        assert set(await walk(desk, "ada", hops=3, tenant="other")) == {
+            theirs.chunk_id(0),
+            theirs.chunk_id(1),
+        }
+
+
+async def test_walk_reads_only_visible_revisions_and_limited_mentions(database: str) -> None:
+    old, new = (
+        SampleDocument("d", ["ada bob", "ada", "ada"]),
+        SampleDocument("d", ["ada cyd"], order=(1, 2), revision=2),
+    )
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, old)
+        for place, text in enumerate(old.texts):
+            for name in text.split():
+                await insert_mention(desk.connection, old, place, "person", name)
+        assert [len(await walk(desk, "ada", max_mentions=limit)) for limit in (1, 2, 3)] == [
+            1,
+            2,
+            3,
+        ]
+        await insert_documents(desk.connection, new, visible=False)
+        for name in ("ada", "cyd"):
+            await insert_mention(desk.connection, new, 0, "person", name)
+        assert len(await walk(desk, "ada")) == 3
+        assert await walk(desk, "cyd") == {}
+        await activate_revision(desk.connection, new)
+        assert list(await walk(desk, "ada")) == list(await walk(desk, "cyd")) == [new.chunk_id(0)]

@@ -35,7 +35,9 @@ from schemas.ports.search import (
     ChildStates,
     ChunkView,
     EntityAlias,
+    EntityGraph,
     EntitySeed,
+    GraphEdge,
     Hit,
     LexicalHits,
     NamedDocument,
@@ -437,6 +439,59 @@ class MemoryIndex:
             for chunk_id in self._find_mentions(tenant, name)[:max_mentions]:
                 scores[chunk_id] += score
         return self._top_hits(tenant, scores, filters, k)
+
+    async def fetch_entity_graph(
+        self,
+        tenant: str,
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+        filters: Filters,
+        max_mentions: int = DEFAULT_MAX_MENTIONS,
+    ) -> EntityGraph:
+        self._record_call("entity_graph")
+
+        def list_mentions(name: str) -> list[UUID]:
+            return [
+                chunk_id
+                for chunk_id in self._find_mentions(tenant, name)[:max_mentions]
+                if self._documents[self.views[chunk_id].document_id].matches(filters)
+            ]
+
+        def list_shared(name: str) -> list[str]:
+            counts = Counter(
+                other
+                for chunk_id in sorted(list_mentions(name))[:fan_out]
+                for other in sorted(self._mentions)
+                if other != name and chunk_id in self._mentions[other]
+            )
+            return [other for other, _ in counts.most_common(fan_out)]
+
+        names = [seed.key for seed in seeds]
+        for _ in range(hops):
+            related = [
+                other for name in names for other, _ in self._list_neighbors(tenant, name, fan_out)
+            ]
+            shared = [other for name in names for other in list_shared(name)]
+            names = list(dict.fromkeys([*names, *related, *shared]))
+        ids = {name: make_entity_id(tenant, "name", name) for name in names}
+        pairs = {
+            (min(name, other), max(name, other)): weight
+            for name in names
+            for other, weight in self._list_neighbors(tenant, name, fan_out)
+            if other in ids and other != name
+        }
+        relations = [
+            GraphEdge(ids[name], ids[other], None, weight)
+            for (name, other), weight in sorted(pairs.items())
+        ]
+        mentions = [
+            GraphEdge(ids[name], chunk_id, self.views[chunk_id].document_id, 1.0)
+            for name in names
+            for chunk_id in list_mentions(name)
+        ]
+        return EntityGraph({ids[seed.key]: seed.weight for seed in seeds}, [*relations, *mentions])
 
     async def search_graph_nodes(
         self,

@@ -132,6 +132,16 @@ async def test_entity_search_follows_no_relation() -> None:
     assert (output.served_by, server.n_followed, len(output.hits)) == ("sql", 0, 1)
 
 
+async def test_tables_serve_the_random_walk_and_the_trace_says_so() -> None:
+    index, server = make_chain()
+    output = await retrieve(make_request(index, server, strategy="pagerank"))
+    assert (output.served_by, server.n_followed, len(output.hits)) == ("sql", 0, 3)
+    [note] = output.notes
+    assert "in the tables, not on the graph server (strategy `pagerank`" in note
+    by_tables = await retrieve(make_request(index, None, strategy="pagerank", backend="sql"))
+    assert by_tables.hits == output.hits and by_tables.notes == ()
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -339,11 +349,12 @@ async def test_failed_model_leaves_the_built_in_query() -> None:
         (RELATION_QUESTION, {"graph": {"model": "rules"}}),
         (RELATION_QUESTION, {"graph": {"backend": "sql"}}),
         (RELATION_QUESTION, {"graph": {"strategy": "entity_search"}}),
+        (RELATION_QUESTION, {"graph": {"strategy": "pagerank"}}),
         (RELATION_QUESTION, {"request": {"mode": "vector"}}),
         # The only call that is left is the answer's.
         (RELATION_QUESTION, {"budget": BudgetProfile(calls=1)}),
     ],
-    ids=["no relation", "rules", "sql", "no hops", "no graph", "last call"],
+    ids=["no relation", "rules", "sql", "no hops", "random walk", "no graph", "last call"],
 )
 async def test_model_writes_cypher_only_where_it_is_used(
     question: str, options: dict[str, Any]

@@ -764,7 +764,12 @@ async def test_dry_run_matches_search_and_query_without_events() -> None:
 
 @pytest.mark.parametrize(
     ("strategy", "expected"),
-    [("entity_search", ["ada"]), ("traversal", ["bob"]), ("hybrid", ["ada", "bob"])],
+    [
+        ("entity_search", ["ada"]),
+        ("traversal", ["bob"]),
+        ("hybrid", ["ada", "bob"]),
+        ("pagerank", ["ada", "bob"]),
+    ],
 )
 async def test_graph_strategy_selects_named_or_related_entities(
     strategy: GraphStrategy, expected: list[str]
