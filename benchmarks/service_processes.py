@@ -15,6 +15,7 @@ from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.process.shutdown import run_until_stopped
+from anabranch.process.worker_process import lower_priority
 from benchmarks.harness import serve_api, silence_logs
 from benchmarks.processes import measure_tree_cpu
 
@@ -67,7 +68,9 @@ def _run(
 
 
 async def run_worker(settings: Settings, dsn: str, overrides: Overrides, ready: Connection) -> None:
-    os.nice(settings.worker.niceness)
+    # In a session of its own, as `anabranch up` starts it.
+    os.setsid()
+    lower_priority(settings.worker.niceness)
     async with prepare_worker(settings, dsn, overrides=overrides) as worker:
         ready.send(worker.generation)
         await worker.run()

@@ -30,6 +30,7 @@ from services.instrumentation.metrics import Metrics
 from services.monitoring.gauge_updater import GaugeUpdater
 
 STOP_POLL_S = 0.05
+AUTOGROUP_FILE = Path("/proc/self/autogroup")
 
 
 class _SilentHandler(WSGIRequestHandler):
@@ -57,14 +58,25 @@ def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterator
 log = structlog.get_logger(__name__)
 
 
+def lower_priority(niceness: int) -> None:
+    """Leave more of the CPU to other processes. Threads that start later inherit it.
+
+    Linux may weigh sessions against each other, and processes only within a session
+    (sched_autogroup in sched(7)). A process that leads a session, as `anabranch up` starts them,
+    lowers that of the session too.
+    """
+    priority = os.nice(niceness)
+    if AUTOGROUP_FILE.exists() and os.getsid(0) == os.getpid():
+        AUTOGROUP_FILE.write_text(str(priority))
+
+
 async def run_worker(settings: Settings, stages: Iterable[str], report: Path | None) -> None:
     """Run until cancelled.
 
     Raises the error that stopped a stage, and ConfigurationError (unknown stage, port taken) before
     creating anything.
     """
-    # Before any thread starts, which inherits it.
-    os.nice(settings.worker.niceness)
+    lower_priority(settings.worker.niceness)
     selected_stages, metrics = select_stages(stages), Metrics(get_program_version())
     metrics_address = (settings.worker.metrics_host, settings.worker.metrics_port)
     if any(stage is receive.STAGE for stage in selected_stages):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.process.stage_selection import select_stages
+from anabranch.process.worker_process import AUTOGROUP_FILE
 from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.events import Content, DocumentReceived
@@ -60,3 +66,29 @@ async def test_stages_wait_for_their_generation_tables(database: str, tmp_path: 
             await eventually(lambda: count_topic_events(pool, "outcomes"))
         assert await pool.fetchval("select count(*) from visible") == 1
         assert await count_topic_events(pool, "dead_letters") == 0
+
+
+LOWER_PRIORITY_SCRIPT = """
+import os
+from anabranch.process.worker_process import AUTOGROUP_FILE, lower_priority
+lower_priority(7)
+print(os.nice(0), AUTOGROUP_FILE.read_text())
+"""
+
+
+@pytest.mark.skipif(not AUTOGROUP_FILE.exists(), reason="this system has no autogroups")
+@pytest.mark.parametrize("leads_session", [True, False])
+def test_only_worker_that_leads_a_session_lowers_its_priority(leads_session: bool) -> None:
+    printed = subprocess.run(
+        [sys.executable, "-c", LOWER_PRIORITY_SCRIPT],
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=leads_session,
+    ).stdout
+    # "/autogroup-25 nice 7"
+    priority, group, _, group_priority = printed.split()
+    assert int(priority) == os.nice(0) + 7
+    own_group, _, own_group_priority = AUTOGROUP_FILE.read_text().split()
+    assert (group != own_group) == leads_session
+    assert group_priority == (priority if leads_session else own_group_priority)
