@@ -27,6 +27,7 @@ from benchmarks.harness import (
     serve_api,
 )
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
+from engines.embed.states import Floats, TokenIds, normalize_rows, pack_states
 from engines.extract.null import NullExtractor
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
 from schemas.ports.search import EntitySeed
@@ -165,25 +166,23 @@ class StatefulEmbedder(FlatEmbedder):
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         return [
-            replace(embedding, **self._states(text))
+            replace(embedding, states=pack_states(*self._draw(text)))
             for text, embedding in zip(texts, await super().embed(texts), strict=True)
         ]
 
     async def embed_query(self, text: str) -> QueryEmbedding:
-        token_states = self._states(text)
+        states, token_ids = self._draw(text)
         return replace(
             await super().embed_query(text),
-            states=token_states["states"] / np.float32(127),
-            token_ids=token_states["token_ids"],
+            states=states,
+            token_ids=token_ids,
             background_maxsim_mean=0.0,
         )
 
-    def _states(self, text: str) -> dict[str, Any]:
+    def _draw(self, text: str) -> tuple[Floats, TokenIds]:
         rng, n_tokens = np.random.default_rng(zlib.crc32(text.encode())), text.count(" ") + 1
-        return {
-            "states": rng.integers(-20, 20, (n_tokens, self.state_dimension), np.int8),
-            "token_ids": rng.integers(0, 250_000, n_tokens, np.int32),
-        }
+        rows = rng.normal(size=(n_tokens, self.state_dimension)).astype(np.float32)
+        return normalize_rows(rows), rng.integers(0, 250_000, n_tokens, np.int32)
 
 
 class FixedEmbedder:

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import numpy as np
 
-from engines.embed.states import pack_states
 from processors.outcomes import make_final_outcomes
 from schemas.blob_keys import make_blob_key
 from schemas.events import (
@@ -85,16 +84,11 @@ class _CachedEmbedding:
 
     @classmethod
     def from_embedding(cls, embedding: TextEmbedding) -> _CachedEmbedding:
-        packed_states = (
-            b""
-            if embedding.states is None or embedding.token_ids is None
-            else pack_states(embedding.states, embedding.token_ids)
-        )
         # The event and `halfvec` hold float16 too, so the cache loses nothing that is kept
         # elsewhere.
         return cls(
             embedding.vector.astype("<f2").tobytes(),
-            packed_states,
+            embedding.states or b"",
             embedding.background_dense,
             embedding.background_maxsim,
         )

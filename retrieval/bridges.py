@@ -226,7 +226,7 @@ async def _score_contexts(
         rest = await _cut_names(question, named, embedded_query, resources)
         passages = await _cut_contexts(bridges, chunks, resources, query.profile.bridges.window)
         if rest is not None and passages is not None:
-            return await reranker.rerank(question, rest, passages)
+            return [item.score for item in await reranker.rerank(question, rest, passages)]
     for span in sorted(named, key=lambda span: -span.start):
         question = f"{question[: span.start]} {question[span.end :]}"
     wanted = {stem_word(word) for word in extract_content_words(question)}

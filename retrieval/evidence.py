@@ -233,7 +233,7 @@ def compare_states(
     milliseconds.
     """
     starts = np.cumsum([0, *(len(rows) for rows, _ in sentences[:-1])])
-    states = np.concatenate([rows for rows, _ in sentences]).astype(np.float32) / 127
+    states = np.concatenate([rows for rows, _ in sentences])
     ids = np.concatenate([token_ids for _, token_ids in sentences])
     for shift, start, (rows, _) in zip(language_shifts, starts, sentences, strict=False):
         if shift is not None:
@@ -443,7 +443,8 @@ async def _compute_closeness(
     texts = [item.readable_text for item in candidates]
     if reranker is not None and reranker.role == "replaces":
         passages = [RerankPassage(content_id("quote", text), text) for text in texts]
-        return np.array(await reranker.rerank(plan.question, query, passages))
+        scores = await reranker.rerank(plan.question, query, passages)
+        return np.array([item.score for item in scores])
     if query is None:
         return None
     embedded = await embedder.embed(texts)

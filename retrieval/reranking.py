@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import UUID
@@ -15,7 +16,13 @@ from numpy.typing import NDArray
 from retrieval.fusion import compute_z_scores
 from retrieval.parent_expansion import RankedParent, replace_score
 from schemas.errors import AnabranchError
-from schemas.ports.engines import BlobStore, QueryEmbedding, Reranker, RerankPassage
+from schemas.ports.engines import (
+    BlobStore,
+    QueryEmbedding,
+    Reranker,
+    RerankPassage,
+    TokenWeighting,
+)
 from schemas.ports.search import ChildStates, ChunkView, IndexSnapshot
 from schemas.profiles import RerankProfile
 
@@ -75,14 +82,9 @@ async def rerank_parents(
     requests = reranker.count_requests(len(passages))
     try:
         async with asyncio.timeout(profile.timeout_s):
-            scores = await reranker.rerank(question, query, passages)
-            weighed_scores = (
-                await _rerank_by_weights(
-                    question, query, passages, reranker, weigh_tokens, profile.background
-                )
-                if reranker.role == "added" and query is not None and weigh_tokens is not None
-                else None
-            )
+            weights = await weigh_tokens() if reranker.role == "added" and weigh_tokens else None
+            weighting = TokenWeighting(weights, profile.background) if weights is not None else None
+            scores = await reranker.rerank(question, query, passages, weighting)
     except AnabranchError as error:
         return _keep_fused_order(parents, f"not reranked: {error.detail}", requests)
     except TimeoutError:
@@ -95,43 +97,25 @@ async def rerank_parents(
         else ()
     )
     # A late-interaction score without states is a constant 0 and must not count as one.
-    score_by_parent, weighed_by_parent = (
-        {
-            passage.id: score
-            for passage, score in zip(passages, values, strict=True)
-            if reranker.role == "replaces" or passage.states
-        }
-        for values in (scores, weighed_scores or scores)
-    )
+    scored = {
+        passage.id: score
+        for passage, score in zip(passages, scores, strict=True)
+        if reranker.role == "replaces" or passage.states
+    }
     order = {
-        parent_id: weighed_share * weighed + (1 - weighed_share) * score_by_parent[parent_id]
-        for parent_id, weighed in weighed_by_parent.items()
+        parent_id: weighed_share * weighed + (1 - weighed_share) * score
+        for parent_id, (score, weighed) in scored.items()
     }
     reranked = combine_scores(
         offered,
         rest,
-        score_by_parent,
+        {parent_id: item.score for parent_id, item in scored.items()},
         reranker.role,
         profile.weight * (profile.named_factor if names_document else 1.0),
         notes,
-        order=order if weighed_scores else None,
+        order=order if weighting else None,
     )
     return replace(reranked, unread_states_count=unread, requests=requests)
-
-
-async def _rerank_by_weights(
-    question: str,
-    query: QueryEmbedding,
-    passages: Sequence[RerankPassage],
-    reranker: Reranker,
-    weigh_tokens: WeighTokens,
-    background_share: float,
-) -> Sequence[float] | None:
-    weights = await weigh_tokens()
-    if weights is None:
-        return None
-    weighed = replace(query, token_weights=weights, background_share=background_share)
-    return await reranker.rerank(question, weighed, passages)
 
 
 async def _build_passages(
@@ -276,8 +260,8 @@ def _keep_fused_order(
 # Returns one weight per token of the question, or None to let the reranker weigh them. Raises
 # EngineUnavailable.
 WeighTokens = Callable[[], Awaitable[NDArray[np.float32] | None]]
-TokenStates = tuple[NDArray[np.int8], NDArray[np.int32]]
-# Stored bytes → (states [tokens, dimension], token ids [tokens]). Raises ValueError for other
+TokenStates = tuple[NDArray[np.float32], NDArray[np.int32]]
+# Stored bytes → (unit states [tokens, dimension], token ids [tokens]). Raises ValueError for other
 # bytes.
 UnpackTokenStates = Callable[[bytes], TokenStates]
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
@@ -286,78 +270,86 @@ StatesLocation = tuple[str, int, int]
 
 
 class TokenStateReader:
-    """Read token states through an LRU cache, with one call for all ranges of a blob."""
+    """Read token states, with one call for all ranges of a blob, through an LRU cache of their
+    bytes, which take a quarter of the memory.
+    """
 
     def __init__(
         self, blobs: BlobStore, unpack: UnpackTokenStates, cache_bytes: int = DEFAULT_CACHE_BYTES
     ) -> None:
         self._blobs, self._unpack, self._max_cached_bytes = blobs, unpack, cache_bytes
-        self._cache: OrderedDict[StatesLocation, TokenStates] = OrderedDict()
+        self._cache: OrderedDict[StatesLocation, bytes] = OrderedDict()
         self._cached_bytes = 0
 
     async def read(self, chunks: Sequence[ChunkView | ChildStates]) -> dict[UUID, TokenStates]:
         """Return states by chunk id.
 
-        Chunks without states, or whose blob is missing or unavailable, are left out.
+        Chunks without states, or whose blob is missing, damaged or unavailable, are left out.
         """
         location_by_chunk = {
             chunk.chunk_id: chunk.states
             for chunk in chunks
             if chunk.states is not None and chunk.states[2] > 0
         }
-        missing_locations = [
-            location
-            for location in dict.fromkeys(location_by_chunk.values())
-            if location not in self._cache
-        ]
-        fetched_states = await self._fetch_states(missing_locations)
-        # Read the cache before filling it: a new entry may evict one of this call.
-        states_by_chunk = {
-            chunk_id: fetched_states.get(location) or self._get_cached(location)
-            for chunk_id, location in location_by_chunk.items()
+        locations = list(dict.fromkeys(location_by_chunk.values()))
+        data = {
+            location: cached
+            for location in locations
+            if (cached := self._get_cached(location)) is not None
         }
-        for location, states in fetched_states.items():
-            self._store(location, states)
+        fetched = await self._fetch([location for location in locations if location not in data])
+        # Blocks for milliseconds, so it stays off the event loop.
+        states = await asyncio.to_thread(self._unpack_all, {**data, **fetched})
+        for location, packed in fetched.items():
+            if location in states:
+                self._store(location, packed)
         return {
-            chunk_id: states for chunk_id, states in states_by_chunk.items() if states is not None
+            chunk_id: states[location]
+            for chunk_id, location in location_by_chunk.items()
+            if location in states
         }
 
-    async def _fetch_states(
-        self, locations: Sequence[StatesLocation]
+    def _unpack_all(
+        self, packed_by_location: Mapping[StatesLocation, bytes]
     ) -> dict[StatesLocation, TokenStates]:
+        states = {}
+        for location, packed in packed_by_location.items():
+            # Damaged bytes cost these passages their rerank score, not the query its answer.
+            with suppress(ValueError):
+                states[location] = self._unpack(packed)
+        return states
+
+    async def _fetch(self, locations: Sequence[StatesLocation]) -> dict[StatesLocation, bytes]:
         by_blob: dict[str, list[StatesLocation]] = {}
         for location in locations:
             by_blob.setdefault(location[0], []).append(location)
         parts = await asyncio.gather(
             *(self._fetch_blob(key, blob_locations) for key, blob_locations in by_blob.items())
         )
-        return {location: states for part in parts for location, states in part.items()}
+        return {location: packed for part in parts for location, packed in part.items()}
 
     async def _fetch_blob(
         self, key: str, locations: Sequence[StatesLocation]
-    ) -> Mapping[StatesLocation, TokenStates]:
+    ) -> Mapping[StatesLocation, bytes]:
         try:
             data = await self._blobs.get_ranges(
                 key, [(offset, length) for _, offset, length in locations]
             )
-            return {
-                location: self._unpack(item) for location, item in zip(locations, data, strict=True)
-            }
-        # A missing or damaged blob costs these passages their rerank score, not the query its
-        # answer.
-        except (AnabranchError, ValueError):
+        # As above.
+        except AnabranchError:
             return {}
+        return dict(zip(locations, data, strict=True))
 
-    def _get_cached(self, location: StatesLocation) -> TokenStates | None:
+    def _get_cached(self, location: StatesLocation) -> bytes | None:
         if location in self._cache:
             self._cache.move_to_end(location)
         return self._cache.get(location)
 
-    def _store(self, location: StatesLocation, states: TokenStates) -> None:
+    def _store(self, location: StatesLocation, packed: bytes) -> None:
         # Concurrent queries may have fetched the same location: count its bytes once.
         if location not in self._cache:
             self._cached_bytes += location[2]
-        self._cache[location] = states
+        self._cache[location] = packed
         while self._cached_bytes > self._max_cached_bytes and self._cache:
             (_, _, length), _ = self._cache.popitem(last=False)
             self._cached_bytes -= length

@@ -19,7 +19,7 @@ from engines.disk import write_atomically
 from engines.embed.e5_file import FILE_SHA256, locate_weights
 from engines.embed.e5_session import E5Encoder
 from engines.embed.priority_pool import PriorityThreadPool
-from engines.embed.states import Floats, normalize_rows, quantize
+from engines.embed.states import Floats, normalize_rows, pack_states
 from schemas.errors import ConfigurationError
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
@@ -241,13 +241,11 @@ class _E5Model:
         )
         if not encoded.states.shape[1]:
             return TextEmbedding(vector, background_dense=dense)
-        maxsim = self._question_background.mean_maxsim_for_passage(encoded.states)
         return TextEmbedding(
             vector,
-            quantize(encoded.states),
-            self._encoder.strip_special_tokens(PASSAGE, ids),
+            pack_states(encoded.states, self._encoder.strip_special_tokens(PASSAGE, ids)),
             dense,
-            maxsim,
+            self._question_background.mean_maxsim_for_passage(encoded.states),
         )
 
     def _load_background(self, name: str, cache_dir: Path, state_dimension: int) -> Background:

@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.embed.states import normalize_rows, quantize
+from engines.embed.states import normalize_rows, pack_states
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
 
@@ -42,7 +42,10 @@ class NullEmbedder:
             vector = self._compute_vector(words).astype(np.float16)
             embeddings.append(
                 TextEmbedding(
-                    vector, quantize(self._compute_states(words)), _hash_token_ids(words), 0.0, 0.0
+                    vector,
+                    pack_states(self._compute_states(words), _hash_token_ids(words)),
+                    0.0,
+                    0.0,
                 )
                 if self.state_dimension
                 else TextEmbedding(vector)

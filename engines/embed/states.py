@@ -14,37 +14,32 @@ from numpy.typing import NDArray
 _HEADER = struct.Struct("<II")
 
 Floats = NDArray[np.float32]
-States = NDArray[np.int8]
 TokenIds = NDArray[np.int32]
 
 
-def pack_states(states: States, token_ids: TokenIds) -> bytes:
-    rows, columns = states.shape
-    if len(token_ids) != rows:
-        raise ValueError(f"{len(token_ids)} token ids for {rows} states")
+def pack_states(rows: Floats, token_ids: TokenIds) -> bytes:
+    """Pack unit rows, one byte a number."""
+    if len(token_ids) != len(rows):
+        raise ValueError(f"{len(token_ids)} token ids for {len(rows)} states")
     return (
-        _HEADER.pack(rows, columns)
+        _HEADER.pack(*rows.shape)
         + token_ids.astype("<i4").tobytes()
-        + states.astype(np.int8).tobytes()
+        + np.rint(rows * 127).astype(np.int8).tobytes()
     )
 
 
-def unpack_states(data: bytes) -> tuple[States, TokenIds]:
-    """Return views of `data`, [rows, columns] and [rows].
+def unpack_states(data: bytes) -> tuple[Floats, TokenIds]:
+    """Return unit rows and token ids, [rows, columns] and [rows].
 
-    Raises ValueError if its length does not match its header.
+    Raises ValueError if the length of the data does not match its header.
     """
     rows, columns = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (0, 0)
     start = _HEADER.size + 4 * rows
     if len(data) != start + rows * columns or len(data) < _HEADER.size:
         raise ValueError(f"{len(data)} bytes cannot hold {rows} states of {columns} numbers")
     ids = np.frombuffer(data, "<i4", rows, _HEADER.size).astype(np.int32, copy=False)
-    return np.frombuffer(data, np.int8, rows * columns, start).reshape(rows, columns), ids
-
-
-def quantize(rows: Floats) -> States:
-    """Quantize unit rows to int8, with 127 for 1."""
-    return np.rint(rows * 127).astype(np.int8)
+    packed = np.frombuffer(data, np.int8, rows * columns, start).reshape(rows, columns)
+    return np.asarray(packed / np.float32(127), np.float32), ids
 
 
 def normalize_rows(rows: Floats) -> Floats:

@@ -14,7 +14,7 @@ from engines.openai_server import OpenAIServer
 from engines.resilience import ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.ids import fingerprint
-from schemas.ports.engines import QueryEmbedding, RerankPassage
+from schemas.ports.engines import QueryEmbedding, RerankPassage, RerankScore, TokenWeighting
 
 VERSION = 2
 THRESHOLD = 0.6
@@ -52,8 +52,12 @@ class HttpReranker:
         return math.ceil(passages_count / self._batch)
 
     async def rerank(
-        self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
-    ) -> list[float]:
+        self,
+        question: str,
+        query: QueryEmbedding | None,
+        passages: Sequence[RerankPassage],
+        weighting: TokenWeighting | None = None,
+    ) -> list[RerankScore]:
         texts = [passage.text for passage in passages]
         slots = asyncio.Semaphore(self._parallel)
 
@@ -69,7 +73,7 @@ class HttpReranker:
                 ]
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        return [value for task in tasks for value in task.result()]
+        return [RerankScore(value, value) for task in tasks for value in task.result()]
 
     async def _score(self, question: str, texts: Sequence[str]) -> list[float]:
         # Truncate to the model's maximum; vLLM rejects long passages by default.

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from engines.embed.states import Floats
 from schemas.ids import fingerprint
-from schemas.ports.engines import QueryEmbedding, RerankPassage
+from schemas.ports.engines import QueryEmbedding, RerankPassage, RerankScore, TokenWeighting
 from schemas.ports.metering import count_local_call
 
 VERSION = 1
@@ -46,53 +46,53 @@ class MaxSimReranker:
         return 0
 
     async def rerank(
-        self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
-    ) -> list[float]:
+        self,
+        question: str,
+        query: QueryEmbedding | None,
+        passages: Sequence[RerankPassage],
+        weighting: TokenWeighting | None = None,
+    ) -> list[RerankScore]:
         if (
             query is None
             or query.states is None
             or query.token_ids is None
             or not len(query.states)
         ):
-            return [0.0] * len(passages)
+            return [RerankScore(0.0, 0.0)] * len(passages)
         count_local_call("rerank", self.name)
         # Blocks for milliseconds, so it stays off the event loop.
-        raw = await asyncio.to_thread(
-            score_passages,
-            query.states,
-            query.token_ids,
-            passages,
-            query.token_weights,
-            query.background_share,
+        scores = await asyncio.to_thread(
+            score_passages, query.states, query.token_ids, passages, weighting
         )
         background = query.background_maxsim_mean
-        if background is None or background >= 1:
-            return raw
-        return [background + (score - background) / (1 - background) for score in raw]
+        if background is not None and background < 1:
+            scores = background + (scores - background) / (1 - background)
+        return [RerankScore(*row) for row in scores.tolist()]
 
 
 def score_passages(
     states: Floats,
     token_ids: NDArray[np.int32],
     passages: Sequence[RerankPassage],
-    token_weights: Floats | None = None,
-    background_share: float = 0.0,
-) -> list[float]:
-    """Return one score per passage, about -1 to 1, or 0 without states.
+    weighting: TokenWeighting | None = None,
+) -> NDArray[np.float64]:
+    """Return score and order of each passage, [passages, 2], about -1 to 1, or 0 without states.
 
     Blocks: about 10 ms for 50 parents of 4 children.
     """
+    passage_scores = np.full((len(passages), 2), -np.inf)
     children = _collect_children(passages)
-    if children is None:
-        return [0.0] * len(passages)
-    # best[i, c]: the highest similarity of question token i to a token of child c.
-    best = np.maximum.reduceat(states @ children.states.T, children.starts, axis=1)
-    weights = _compute_idf(token_ids, children) if token_weights is None else token_weights
-    scores = weights @ best / (127 * weights.sum())  # stored states are int8, with 127 for 1
-    scores -= background_share * children.backgrounds
-    passage_scores = np.full(len(passages), -np.inf)
-    np.maximum.at(passage_scores, children.owners, scores)
-    return [float(value) if np.isfinite(value) else 0.0 for value in passage_scores]
+    if children is not None:
+        # best[i, c]: the highest similarity of question token i to a token of child c.
+        best = np.maximum.reduceat(states @ children.states.T, children.starts, axis=1)
+        idf = _compute_idf(token_ids, children)
+        scores = order = idf @ best / idf.sum()
+        if weighting is not None:
+            weights = weighting.weights
+            order = weights @ best / weights.sum()
+            order -= weighting.background_share * children.backgrounds
+        np.maximum.at(passage_scores, children.owners, np.stack([scores, order], axis=1))
+    return np.where(np.isfinite(passage_scores), passage_scores, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _collect_children(passages: Sequence[RerankPassage]) -> _ChildStates | None:
     owners, states, ids, backgrounds = zip(*entries, strict=True)
     starts = np.cumsum([0, *map(len, states[:-1])])
     return _ChildStates(
-        np.concatenate(states).astype(np.float32),
+        np.concatenate(states),
         np.concatenate(ids),
         starts,
         np.asarray(owners),

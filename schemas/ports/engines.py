@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 import numpy as np
@@ -93,13 +93,11 @@ class Chunker(Protocol):
 class TextEmbedding:
     """The vectors of one text.
 
-    `states` are the token states for MaxSim, int8 of unit vectors × 127, with shape
-    [tokens, state_dimension], or None. `token_ids` has one entry per row of `states`.
+    `states` are the packed token states and token ids for late interaction, or None.
     """
 
     vector: NDArray[np.float16]
-    states: NDArray[np.int8] | None = None
-    token_ids: NDArray[np.int32] | None = None
+    states: bytes | None = None
     background_dense: float | None = None
     background_maxsim: float | None = None
 
@@ -108,8 +106,6 @@ class TextEmbedding:
 class QueryEmbedding:
     """The vectors of a question. `states` are unit rows, float32 [tokens, state_dimension].
 
-    `token_weights` are weights of the states in late interaction, in place of the reranker's own,
-    and `background_share` is the share of a child's background that is subtracted from its score.
     `language_means` are mean states of the same texts by language: their differences are those
     between languages, whatever is said.
     """
@@ -118,8 +114,6 @@ class QueryEmbedding:
     states: NDArray[np.float32] | None = None
     token_ids: NDArray[np.int32] | None = None
     background_maxsim_mean: float | None = None
-    token_weights: NDArray[np.float32] | None = None
-    background_share: float = 0.0
     language_means: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
@@ -150,15 +144,32 @@ class Embedder(Protocol):
 @dataclass(frozen=True, slots=True)
 class RerankPassage:
     """A passage to rerank: `text` for a cross-encoder, else empty; for late interaction the
-    `states` of its children, int8 rows as stored, and the mean scores of general questions with
+    `states` of its children, unit rows, and the mean scores of general questions with
     them.
     """
 
     id: UUID
     text: str
-    states: Sequence[NDArray[np.int8]] = ()
+    states: Sequence[NDArray[np.float32]] = ()
     token_ids: Sequence[NDArray[np.int32]] = ()
     backgrounds: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWeighting:
+    """Weights of the question's token states in late interaction, in place of the reranker's own,
+    and the share of a child's background that is subtracted from its score.
+    """
+
+    weights: NDArray[np.float32]
+    background_share: float = 0.0
+
+
+class RerankScore(NamedTuple):
+    """Score of a passage, and the one to order it by: the same without a `TokenWeighting`."""
+
+    score: float
+    order: float
 
 
 class Reranker(Protocol):
@@ -180,9 +191,16 @@ class Reranker(Protocol):
         """Return the requests to a server that so many passages take; 0 for a local engine."""
 
     async def rerank(
-        self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
-    ) -> list[float]:
-        """Return one score per passage, in order. Raises EngineUnavailable."""
+        self,
+        question: str,
+        query: QueryEmbedding | None,
+        passages: Sequence[RerankPassage],
+        weighting: TokenWeighting | None = None,
+    ) -> list[RerankScore]:
+        """Return one score per passage, in order. A cross-encoder ignores the weighting.
+
+        Raises EngineUnavailable.
+        """
 
 
 class Extractor(Protocol):

@@ -10,6 +10,7 @@ import pytest
 from engines.embed.e5 import E5Embedder
 from engines.embed.null import NullEmbedder
 from engines.embed.openai import OpenAIEmbedder
+from engines.embed.states import unpack_states
 from engines.server_settings import ServerSettings
 from schemas.ports.engines import Embedder
 from tests.fakes.openai_server import fake_openai
@@ -73,15 +74,15 @@ async def test_vectors_are_normalized_and_in_text_order(embedder: Embedder) -> N
         ) == pytest.approx(1, abs=2e-3)
 
 
-async def test_token_states_are_int8_unit_rows_or_absent(embedder: Embedder) -> None:
+async def test_token_states_are_unit_rows_or_absent(embedder: Embedder) -> None:
     for item in await embedder.embed(TEXTS):
         if not embedder.state_dimension:
-            assert item.states is None and item.token_ids is None
+            assert item.states is None
             continue
-        assert item.states is not None and item.token_ids is not None
-        assert item.states.dtype == np.int8 and item.token_ids.dtype == np.int32
-        assert item.states.shape == (len(item.token_ids), embedder.state_dimension)
-        lengths = np.linalg.norm(item.states.astype(np.float32) / 127, axis=1)
+        states, token_ids = unpack_states(item.states or b"")
+        assert states.dtype == np.float32 and token_ids.dtype == np.int32
+        assert states.shape == (len(token_ids), embedder.state_dimension)
+        lengths = np.linalg.norm(states, axis=1)
         assert lengths == pytest.approx(np.ones(len(lengths)), abs=0.05)
 
 
@@ -89,7 +90,7 @@ async def test_located_tokens_fit_the_states_and_the_words(embedder: Embedder) -
     texts = [*TEXTS, "O  ﬁm…\n\tdo ½ contrato", "| Número | Preço |\n| --- | --- |\n| 7 | 310 € |"]
     located = await embedder.locate_tokens(texts)
     for text, item, spans in zip(texts, await embedder.embed(texts), located, strict=True):
-        assert spans.shape == (0 if item.states is None else len(item.states), 2)
+        assert spans.shape == (0 if item.states is None else len(unpack_states(item.states)[0]), 2)
         assert ((spans[:, 0] <= spans[:, 1]) & (spans[:, 1] <= len(text))).all()
     if embedder.state_dimension:
         start = TEXTS[0].index("costs")

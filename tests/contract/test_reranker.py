@@ -15,12 +15,13 @@ import pytest
 from anabranch.config.engines import open_reranker
 from anabranch.config.loader import load_settings
 from engines.embed.null import NullEmbedder
+from engines.embed.states import unpack_states
 from engines.rerank.http import HttpReranker
 from engines.rerank.maxsim import MaxSimReranker
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import EngineUnavailable
 from schemas.generations import Generation, IndexConfig
-from schemas.ports.engines import QueryEmbedding, Reranker, RerankPassage
+from schemas.ports.engines import QueryEmbedding, Reranker, RerankPassage, TokenWeighting
 from services.instrumentation.metrics import Metrics, ServerWatch
 from tests.fakes.chunks import make_passage
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
@@ -30,8 +31,7 @@ EMBEDDER = NullEmbedder(dimension=32, state_dimension=32)
 
 async def make_passage_with_states(*children: str) -> RerankPassage:
     found = await EMBEDDER.embed(children)
-    states = [item.states for item in found if item.states is not None]
-    ids = [item.token_ids for item in found if item.token_ids is not None]
+    states, ids = zip(*(unpack_states(item.states or b"") for item in found), strict=True)
     return RerankPassage(uuid5(NAMESPACE_URL, " ".join(children)), " ".join(children), states, ids)
 
 
@@ -84,16 +84,14 @@ async def test_threshold_separates_answering_from_unrelated_passages(reranker: R
     embedded = await embed_query(question)
     answering, foreign = [
         score - (embedded.background_maxsim_mean or 0)
-        for score in await reranker.rerank(question, embedded, passages)
+        for score, _ in await reranker.rerank(question, embedded, passages)
     ]
     assert foreign < reranker.threshold <= answering
 
 
 async def test_maxsim_without_token_states_scores_zero() -> None:
-    assert await MaxSimReranker().rerank("q", None, [make_passage("a"), make_passage("b")]) == [
-        0.0,
-        0.0,
-    ]
+    passages = [make_passage("a"), make_passage("b")]
+    assert await MaxSimReranker().rerank("q", None, passages) == [(0.0, 0.0), (0.0, 0.0)]
 
 
 async def test_maxsim_scores_passage_by_its_best_child() -> None:
@@ -106,7 +104,8 @@ async def test_maxsim_scores_passage_by_its_best_child() -> None:
             await make_passage_with_states("cats", "bearing cost", "dogs"),
         ],
     )
-    assert one == pytest.approx(both, abs=1e-6) and one == pytest.approx(1, abs=0.02)
+    assert one.score == pytest.approx(both.score, abs=1e-6)
+    assert one.score == pytest.approx(1, abs=0.02)
 
 
 async def test_token_in_every_candidate_has_lower_weight() -> None:
@@ -127,11 +126,16 @@ async def test_given_token_weights_replace_those_by_passages() -> None:
     embedded = await embed_query("alpha beta")
     alpha_first, beta_first = [
         await MaxSimReranker().rerank(
-            "", replace(embedded, token_weights=np.array(weights, np.float32)), passages
+            "", embedded, passages, TokenWeighting(np.array(weights, np.float32))
         )
         for weights in ([3.0, 1.0], [1.0, 3.0])
     ]
-    assert alpha_first[0] > alpha_first[1] and beta_first[0] < beta_first[1]
+    assert alpha_first[0].order > alpha_first[1].order
+    assert beta_first[0].order < beta_first[1].order
+    plain = await MaxSimReranker().rerank("", embedded, passages)
+    for scores in (alpha_first, beta_first):
+        assert [item.score for item in scores] == [item.score for item in plain]
+    assert all(item.order == item.score for item in plain)
 
 
 async def test_background_rescaling_preserves_ranking() -> None:
@@ -147,7 +151,7 @@ async def test_background_rescaling_preserves_ranking() -> None:
         await MaxSimReranker().rerank("", raised, passages),
     )
     assert sorted(range(3), key=plain.__getitem__) == sorted(range(3), key=stretched.__getitem__)
-    assert stretched[2] - 0.8 == pytest.approx(1, abs=0.1)
+    assert stretched[2].score - 0.8 == pytest.approx(1, abs=0.1)
 
 
 def make_passages(count: int) -> list[RerankPassage]:
@@ -264,8 +268,11 @@ async def test_background_share_is_subtracted_from_each_child() -> None:
         replace(of_its_own, backgrounds=(0.0, 0.9)),
     ]
     plain, corrected = [
-        await MaxSimReranker().rerank("", replace(embedded, background_share=share), passages)
+        await MaxSimReranker().rerank(
+            "", embedded, passages, TokenWeighting(np.ones(3, np.float32), share)
+        )
         for share in (0.0, 0.5)
     ]
-    assert plain[0] == pytest.approx(plain[1])
-    assert corrected[0] < corrected[1]
+    assert plain[0].order == pytest.approx(plain[1].order)
+    assert corrected[0].order < corrected[1].order
+    assert [item.score for item in corrected] == [item.score for item in plain]

@@ -25,8 +25,10 @@ from schemas.ports.engines import (
     OnDelta,
     QueryEmbedding,
     RerankPassage,
+    RerankScore,
     TextEmbedding,
     TokenSpans,
+    TokenWeighting,
 )
 from schemas.ports.metering import PlannedCall, meter_call
 from schemas.values import BlobRef
@@ -64,15 +66,13 @@ def embed_text(text: str) -> NDArray[np.float32]:
 
 def pack_states(text: str) -> bytes:
     rows, ids = token_states_of(text)
-    return (
-        len(ids).to_bytes(4, "big") + ids.tobytes() + np.rint(rows * 127).astype(np.int8).tobytes()
-    )
+    return len(ids).to_bytes(4, "big") + ids.tobytes() + rows.astype(np.float32).tobytes()
 
 
-def unpack_states(data: bytes) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
+def unpack_states(data: bytes) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     count = int.from_bytes(data[:4], "big")
     ids = np.frombuffer(data, np.int32, count, 4)
-    return np.frombuffer(data, np.int8, offset=4 + 4 * count).reshape(count, DIMENSION), ids
+    return np.frombuffer(data, np.float32, offset=4 + 4 * count).reshape(count, DIMENSION), ids
 
 
 @dataclass
@@ -127,30 +127,35 @@ class WordReranker:
         return 0
 
     async def rerank(
-        self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
-    ) -> list[float]:
+        self,
+        question: str,
+        query: QueryEmbedding | None,
+        passages: Sequence[RerankPassage],
+        weighting: TokenWeighting | None = None,
+    ) -> list[RerankScore]:
         if self.unavailable:
             raise EngineUnavailable("the reranker does not answer")
         self.passages = list(passages)
-        if query is not None and query.states is not None:
-            question_states, weights = query.states, query.token_weights
-        else:
-            question_states, weights = token_states_of(question)[0], None
-        return [
-            max(
+        question_states = (
+            token_states_of(question)[0] if query is None or query.states is None else query.states
+        )
+
+        def score(passage: RerankPassage, weights: NDArray[np.float32] | None) -> float:
+            return max(
                 (
                     float(np.average((question_states @ states.T).max(axis=1), weights=weights))
                     for states in self._token_states(passage)
                 ),
                 default=0.0,
             )
-            for passage in passages
-        ]
+
+        weights = weighting.weights if weighting else None
+        return [RerankScore(score(item, None), score(item, weights)) for item in passages]
 
     def _token_states(self, passage: RerankPassage) -> list[NDArray[np.float32]]:
         if self.role == "replaces":
             return [token_states_of(passage.text)[0]]
-        return [states.astype(np.float32) / 127 for states in passage.states]
+        return list(passage.states)
 
 
 @dataclass

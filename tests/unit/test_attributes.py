@@ -47,10 +47,7 @@ def assess(
     candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
     states, token_ids = token_states_of(question)
     compared = compare_states(
-        [
-            ((rows * 127).astype(np.int8), ids)
-            for rows, ids in (token_states_of(item.readable_text) for item in candidates)
-        ],
+        [token_states_of(item.readable_text) for item in candidates],
         states,
         token_ids,
     )

@@ -43,10 +43,7 @@ def weigh(question: str, contexts: Sequence[ContextPassage]) -> Evidence:
     candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
     states, token_ids = token_states_of(question)
     similarities = compare_states(
-        [
-            ((rows * 127).astype(np.int8), ids)
-            for rows, ids in (token_states_of(item.readable_text) for item in candidates)
-        ],
+        [token_states_of(item.readable_text) for item in candidates],
         states,
         token_ids,
     )
@@ -257,7 +254,7 @@ def test_difference_between_languages_is_subtracted_from_foreign_sentences() -> 
     languages = ["pt", "pt", "en", "pt-BR"]
     # Each word has the same state in both languages, but for the mean.
     sentences = [
-        ((127 * (word + means[language[:2]]))[None].astype(np.int8), np.array([row], np.int32))
+        ((word + means[language[:2]])[None].astype(np.float32), np.array([row], np.int32))
         for row, (word, language) in enumerate(zip(words, languages, strict=True))
     ]
     shifts = find_language_shifts(languages, "en", means)

@@ -12,7 +12,7 @@ from schemas.answer_profiles import AnswerProfile
 from schemas.channels import CHANNELS, GraphProfile, GraphStrategy
 from schemas.errors import DatabaseUnavailable, EngineUnavailable, InvalidRequest
 from schemas.events import QueryAnswered, QueryReceived
-from schemas.ports.engines import QueryEmbedding, RerankPassage
+from schemas.ports.engines import QueryEmbedding, RerankPassage, RerankScore, TokenWeighting
 from schemas.ports.search import EntitySeed
 from schemas.profiles import Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
@@ -462,8 +462,12 @@ async def test_candidates_beyond_rerank_depth_follow_with_lower_scores() -> None
 async def test_reranker_timeout_keeps_fused_order_and_skips_quote_reranking() -> None:
     class Silent(WordReranker):
         async def rerank(
-            self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
-        ) -> list[float]:
+            self,
+            question: str,
+            query: QueryEmbedding | None,
+            passages: Sequence[RerankPassage],
+            weighting: TokenWeighting | None = None,
+        ) -> list[RerankScore]:
             self.passages = [*self.passages, *passages]
             await asyncio.Event().wait()
             raise AssertionError
