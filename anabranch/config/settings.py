@@ -379,8 +379,9 @@ class WorkerSettings(SettingsSection):
         ge=0,
         le=19,
         description=(
-            "added to the nice value of a worker, and of its session if it leads one; also given to "
-            "its connections to the embedded Postgres; a higher one gives questions on the same machine more of the CPU"
+            "added to the nice value of a worker, and of its session if it leads one; also given "
+            "to its connections to the embedded Postgres; a higher one gives questions on the same "
+            "machine more of the CPU"
         ),
     )
     threads: int | None = Field(

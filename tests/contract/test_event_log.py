@@ -470,7 +470,7 @@ def count_distinct(*readers: SubscriptionReader) -> int:
 
 class TestBackPressure:
     async def test_repeated_pauses_neither_lose_nor_duplicate_records(self, case: LogCase) -> None:
-        total = 8_000
+        total = 2_000
         await case.log.append(
             [
                 Record(TOPIC, b"one", str(number).encode(), {"h": b"x" * 50})
@@ -484,8 +484,10 @@ class TestBackPressure:
                 async with asyncio.timeout(120):
                     while len(reader.records) < total:
                         await asyncio.sleep(0.001)
+                        # Only full ones: on a slow machine no sink would ever fill up.
                         for sink in reader.open_sinks:
-                            sink.drain()
+                            if sink.is_full:
+                                sink.drain()
             except TimeoutError:
                 pytest.fail(f"{len(reader.records)} of {total} came: {reader}")
         assert read_numbers(reader.records) == list(range(total))
