@@ -104,7 +104,7 @@ class GraphProfile(ChannelProfile):
         ge=0.1,
         le=0.95,
         description=(
-            "For strategy `pagerank`: probability that the walk goes on instead of restarting."
+            "For strategy `pagerank`: probability of following an edge instead of restarting."
         ),
     )
     aliases: bool = Field(
