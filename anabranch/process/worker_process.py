@@ -67,7 +67,12 @@ def lower_priority(niceness: int) -> None:
     """
     priority = os.nice(niceness)
     if AUTOGROUP_FILE.exists() and os.getsid(0) == os.getpid():
-        AUTOGROUP_FILE.write_text(str(priority))
+        try:
+            AUTOGROUP_FILE.write_text(str(priority))
+        # Without privileges the kernel takes one change per 0.1 s of the whole system. /proc may
+        # also be read-only. The worker runs without.
+        except OSError as error:
+            log.warning("session_priority_not_lowered", reason=str(error))
 
 
 async def run_worker(settings: Settings, stages: Iterable[str], report: Path | None) -> None:

@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
+from anabranch.process import worker_process
 from anabranch.process.stage_selection import select_stages
-from anabranch.process.worker_process import AUTOGROUP_FILE
+from anabranch.process.worker_process import AUTOGROUP_FILE, lower_priority
 from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.events import Content, DocumentReceived
@@ -92,3 +94,13 @@ def test_only_worker_that_leads_a_session_lowers_its_priority(leads_session: boo
     own_group, _, own_group_priority = AUTOGROUP_FILE.read_text().split()
     assert (group != own_group) == leads_session
     assert group_priority == (priority if leads_session else own_group_priority)
+
+
+def test_worker_that_cannot_lower_its_session_starts_and_warns(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(worker_process, "AUTOGROUP_FILE", tmp_path)
+    monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
+    with capture_logs() as logs:
+        lower_priority(0)
+    assert [entry["event"] for entry in logs] == ["session_priority_not_lowered"]
