@@ -85,7 +85,7 @@ def test_comparison_with_peers_checks_every_row(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "benchmarks.peers", "run", *choices, *sizes, "--out", results],
         check=True,
-        timeout=120,
+        timeout=300,
     )
     report = json.loads(results.read_text())
     floor, anabranch = report["systems"]["floor"], report["systems"]["anabranch"]
