@@ -27,7 +27,7 @@ from benchmarks.harness import (
     serve_api,
 )
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
-from engines.embed.states import Floats, TokenIds, normalize_rows, pack_states
+from engines.embed.states import Floats, StateScale, TokenIds, normalize_rows, pack_states
 from engines.extract.null import NullExtractor
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
 from schemas.ports.search import EntitySeed
@@ -162,11 +162,12 @@ async def measure(documents: int, questions: int) -> dict[str, Any]:
 class StatefulEmbedder(FlatEmbedder):
     """Adds random token states to each passage, as input for the reranker."""
 
-    state_dimension = 64
+    state_dimension = 256
+    scale = StateScale.for_random_rows(state_dimension)
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         return [
-            replace(embedding, states=pack_states(*self._draw(text)))
+            replace(embedding, states=pack_states(*self._draw(text), self.scale))
             for text, embedding in zip(texts, await super().embed(texts), strict=True)
         ]
 

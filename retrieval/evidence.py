@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from engines.embed.states import take_leading
 from retrieval.answer_values import detect_answer_type, find_value, holds_name, holds_numeral
 from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.fusion import compute_z_scores
@@ -175,7 +176,7 @@ async def _compare_stored_states(
     similarities = await asyncio.to_thread(
         compare_states,
         present,
-        query.states,
+        take_leading(query.states),
         query.token_ids,
         find_language_shifts(languages, plan.language or "", query.language_means),
     )
@@ -202,7 +203,9 @@ def _select_states(
         ],
         axis=0,
     )
-    return (rows[is_selected], token_ids[is_selected]) if is_selected.any() else None
+    if not is_selected.any():
+        return None
+    return take_leading(rows[is_selected]), token_ids[is_selected]
 
 
 def find_language_shifts(

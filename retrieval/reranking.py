@@ -66,8 +66,8 @@ async def rerank_parents(
 ) -> RerankResult:
     """Rerank the first `profile.parents` parents.
 
-    `added`: fused score + weight × z-score of the rerank score, `weighed_share` of which is that
-    with the weights of `weigh_tokens`. `replaces`: the reranker's order, followed by the parents
+    `added`: fused score + weight × z-score of the reranker's order, `weighed_share` of which is by
+    the weights of `weigh_tokens`. `replaces`: the reranker's order, followed by the parents
     that it did not score.
     """
     offered, rest = parents[: profile.parents], parents[profile.parents :]
@@ -83,7 +83,11 @@ async def rerank_parents(
     try:
         async with asyncio.timeout(profile.timeout_s):
             weights = await weigh_tokens() if reranker.role == "added" and weigh_tokens else None
-            weighting = TokenWeighting(weights, profile.background) if weights is not None else None
+            weighting = (
+                TokenWeighting(weights, profile.background, weighed_share)
+                if weights is not None
+                else None
+            )
             scores = await reranker.rerank(question, query, passages, weighting)
     except AnabranchError as error:
         return _keep_fused_order(parents, f"not reranked: {error.detail}", requests)
@@ -102,10 +106,6 @@ async def rerank_parents(
         for passage, score in zip(passages, scores, strict=True)
         if reranker.role == "replaces" or passage.states
     }
-    order = {
-        parent_id: weighed_share * weighed + (1 - weighed_share) * score
-        for parent_id, (score, weighed) in scored.items()
-    }
     reranked = combine_scores(
         offered,
         rest,
@@ -113,7 +113,7 @@ async def rerank_parents(
         reranker.role,
         profile.weight * (profile.named_factor if names_document else 1.0),
         notes,
-        order=order if weighting else None,
+        order={parent_id: item.order for parent_id, item in scored.items()},
     )
     return replace(reranked, unread_states_count=unread, requests=requests)
 

@@ -67,7 +67,7 @@ class EmbedConfig(Value):
     model: str = Field("multilingual-e5-small", description="Model name.")
     dimension: int = Field(384, ge=1, le=4000, description="Dimension of chunk vectors.")
     state_dimension: int = Field(
-        64, ge=0, le=384, description="Dimension of the token states for MaxSim. 0 stores none."
+        256, ge=0, le=384, description="Dimension of the token states for MaxSim. 0 stores none."
     )
     fingerprint: str = Field("", description="Fingerprint of the engine, filled in at start.")
 

@@ -55,7 +55,7 @@ class EmbedSettings(ModelSettings):
     batch: int = Field(64, ge=1, le=2048, description="texts in one request to the server")
     parallel: int = Field(4, ge=1, le=64, description="requests of one part at a time")
     state_dimension: int = Field(
-        64,
+        256,
         ge=0,
         le=384,
         description="dimension of the token states for the local reranker; 0: none are stored",

@@ -19,13 +19,19 @@ from engines.disk import write_atomically
 from engines.embed.e5_file import FILE_SHA256, locate_weights
 from engines.embed.e5_session import E5Encoder
 from engines.embed.priority_pool import PriorityThreadPool
-from engines.embed.states import Floats, normalize_rows, pack_states
+from engines.embed.states import (
+    Floats,
+    StateScale,
+    normalize_rows,
+    pack_states,
+    take_leading,
+)
 from schemas.errors import ConfigurationError
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
 from schemas.ports.metering import count_local_call
 
-VERSION = 2
+VERSION = 3
 DIMENSION = 384
 # The model was trained with these prefixes.
 QUERY, PASSAGE = "query: ", "passage: "
@@ -36,14 +42,14 @@ ASSETS = files("engines.embed") / "assets"
 BASIS_FILE = "e5_basis.npy"
 BACKGROUND_PREFIXES = {"questions": QUERY, "passages": PASSAGE}
 LANGUAGES_FILE = "languages.tsv"
-STATE_DIMENSION = 64
-"""Dimension for which backgrounds are shipped."""
+STATE_DIMENSION = 256
+"""Dimension for which backgrounds and means are shipped."""
 
 
 class E5Embedder:
     """Embedder that loads the model on first use, in about a second.
 
-    The first load with a `state_dimension` other than 64 also computes the backgrounds into
+    The first load with a `state_dimension` other than 256 also computes the backgrounds into
     `cache_dir`. Passages run on `threads` threads, questions on a thread of their own.
     """
 
@@ -175,18 +181,23 @@ class E5TextEncoder:
 
     def compute_background(self, name: str) -> Background:
         encoded_texts = self._encode(BACKGROUND_PREFIXES[name], load_texts(name))
+        # Scores for refusal are compared with general passages, scores to order by with questions.
+        take = take_leading if name == "passages" else np.asarray
         return Background.from_vectors(
-            [text.vector for text in encoded_texts], [text.states for text in encoded_texts]
+            [text.vector for text in encoded_texts], [take(text.states) for text in encoded_texts]
         )
 
-    def compute_language_means(self) -> dict[str, Floats]:
-        """Return the mean state of the same questions in each language."""
+    def compute_means(self) -> StateMeans:
         languages, questions = zip(*load_language_questions(), strict=True)
         encoded_texts = self._encode(QUERY, questions)
         states: dict[str, list[Floats]] = {}
         for language, text in zip(languages, encoded_texts, strict=True):
-            states.setdefault(language, []).append(text.states)
-        return {language: np.concatenate(rows).mean(axis=0) for language, rows in states.items()}
+            states.setdefault(language, []).append(take_leading(text.states))
+        passages = self._encode(PASSAGE, load_texts("passages"))
+        return StateMeans(
+            {language: np.concatenate(rows).mean(axis=0) for language, rows in states.items()},
+            StateScale.from_rows(np.concatenate([text.states for text in passages])),
+        )
 
     def _encode(self, prefix: str, texts: Sequence[str]) -> list[_EncodedText]:
         ids = [self.tokenize(prefix, text) for text in texts]
@@ -207,7 +218,7 @@ class _E5Model:
             self._load_background(name, cache_dir, state_dimension)
             for name in ("questions", "passages")
         )
-        self._language_means = self._load_language_means(cache_dir, state_dimension)
+        self._means = self._load_means(cache_dir, state_dimension)
 
     def tokenize(self, prefix: str, text: str) -> list[int]:
         return self._encoder.tokenize(prefix, text)
@@ -230,8 +241,8 @@ class _E5Model:
             encoded.vector,
             encoded.states,
             self._encoder.strip_special_tokens(QUERY, ids),
-            self._passage_background.mean_maxsim_for_question(encoded.states),
-            language_means=self._language_means,
+            self._passage_background.mean_maxsim_for_question(take_leading(encoded.states)),
+            language_means=self._means.languages,
         )
 
     def _embed_passage(self, encoded: _EncodedText, ids: Sequence[int]) -> TextEmbedding:
@@ -243,7 +254,11 @@ class _E5Model:
             return TextEmbedding(vector, background_dense=dense)
         return TextEmbedding(
             vector,
-            pack_states(encoded.states, self._encoder.strip_special_tokens(PASSAGE, ids)),
+            pack_states(
+                encoded.states,
+                self._encoder.strip_special_tokens(PASSAGE, ids),
+                self._means.passages,
+            ),
             dense,
             self._question_background.mean_maxsim_for_passage(encoded.states),
         )
@@ -255,17 +270,13 @@ class _E5Model:
         ) as path:
             return Background.load(path)
 
-    def _load_language_means(self, cache_dir: Path, state_dimension: int) -> dict[str, Floats]:
-        file = get_language_means_file_name(state_dimension)
-        with (
-            _locate_shipped_or_computed(
-                file,
-                cache_dir,
-                lambda path: save_language_means(self._encoder.compute_language_means(), path),
-            ) as path,
-            np.load(path) as stored,
-        ):
-            return dict(zip(stored["languages"].tolist(), stored["means"], strict=True))
+    def _load_means(self, cache_dir: Path, state_dimension: int) -> StateMeans:
+        with _locate_shipped_or_computed(
+            get_means_file_name(state_dimension),
+            cache_dir,
+            lambda path: self._encoder.compute_means().save(path),
+        ) as path:
+            return StateMeans.load(path)
 
 
 @contextmanager
@@ -332,6 +343,36 @@ class Background:
 
 
 @dataclass(frozen=True, slots=True)
+class StateMeans:
+    """Means of token states: `languages` of the leading columns, of the same questions in each
+    language; `passages` of all columns, of the background passages.
+    """
+
+    languages: Mapping[str, Floats]
+    passages: StateScale
+
+    @classmethod
+    def load(cls, path: Path) -> StateMeans:
+        with np.load(path) as stored:
+            return cls(
+                dict(zip(stored["languages"].tolist(), stored["language_means"], strict=True)),
+                StateScale(stored["means"], stored["deviations"]),
+            )
+
+    def save(self, path: Path) -> None:
+        write_atomically(
+            path,
+            lambda temporary_path: np.savez(
+                temporary_path,
+                languages=np.array(list(self.languages)),
+                language_means=np.stack(list(self.languages.values())),
+                means=self.passages.means,
+                deviations=self.passages.deviations,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _EncodedText:
     """A text's unit vector, and its unit states without prefix and special tokens."""
 
@@ -368,13 +409,6 @@ def load_language_questions() -> list[tuple[str, str]]:
     return [(language, question) for language, question in (line.split("\t") for line in lines)]
 
 
-def save_language_means(means: Mapping[str, Floats], path: Path) -> None:
-    languages, rows = np.array(list(means)), np.stack(list(means.values()))
-    write_atomically(
-        path, lambda temporary_path: np.savez(temporary_path, languages=languages, means=rows)
-    )
-
-
 def hash_texts(name: str) -> str:
     return _hash_lines(load_texts(name))
 
@@ -385,7 +419,9 @@ def _hash_lines(lines: Iterable[str]) -> str:
 
 @cache
 def load_basis() -> Floats:
-    """Load the basis [384, 384], whose columns are in descending order of variance."""
+    """Load the basis [384, 384]. Blocks of 64 columns are in descending order of variance, and
+    rotated at random within.
+    """
     with (ASSETS / BASIS_FILE).open("rb") as file:
         return np.asarray(np.load(file), np.float32)
 
@@ -399,7 +435,7 @@ def get_background_file_name(name: str, state_dimension: int) -> str:
     return f"e5-background-{name}-{version}.npz"
 
 
-def get_language_means_file_name(state_dimension: int) -> str:
-    texts = _hash_lines(map("\t".join, load_language_questions()))
-    version = fingerprint(VERSION, FILE_SHA256, hash_basis(), texts, state_dimension)
-    return f"e5-language-means-{version}.npz"
+def get_means_file_name(state_dimension: int) -> str:
+    texts = (_hash_lines(map("\t".join, load_language_questions())), hash_texts("passages"))
+    version = fingerprint(VERSION, FILE_SHA256, hash_basis(), *texts, state_dimension)
+    return f"e5-means-{version}.npz"

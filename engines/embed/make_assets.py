@@ -2,17 +2,18 @@
 
     python -m engines.embed.make_assets basis CACHE_DIR
     python -m engines.embed.make_assets backgrounds CACHE_DIR
-    python -m engines.embed.make_assets languages CACHE_DIR
+    python -m engines.embed.make_assets means CACHE_DIR
 
 `e5_basis.npy` has the directions in which token states vary most: the right singular vectors of
 the token states, not centered, of the background texts and of random words from the model's
-vocabulary. It is part of the engine's fingerprint: a new basis requires a reindex.
+vocabulary. Each block of 64 is rotated at random, so that its columns vary alike. The basis is part
+of the engine's fingerprint: a new one requires a reindex.
 
 `e5-background-*.npz` are the encoded background texts. Generate them again when the weights, the
 basis or the texts change; the file names contain their hashes.
 
-`e5-language-means-*.npz` has the mean token state of the questions of `languages.tsv` in each
-language. Generate it again in the same cases.
+`e5-means-*.npz` has the mean token state of the questions of `languages.tsv` in each language, and
+the scale by which states are stored. Generate it again in the same cases.
 """
 
 from __future__ import annotations
@@ -28,13 +29,12 @@ from engines.embed.e5 import (
     STATE_DIMENSION,
     E5TextEncoder,
     get_background_file_name,
-    get_language_means_file_name,
+    get_means_file_name,
     load_texts,
-    save_language_means,
 )
 from engines.embed.e5_file import E5File, locate_weights
 from engines.embed.e5_session import E5Encoder
-from engines.embed.states import normalize_rows
+from engines.embed.states import BLOCK, normalize_rows
 
 TARGET = Path(__file__).parent / "assets"
 SALADS, SALAD_WORDS, COMMON_WORDS = 120, 40, 20_000
@@ -50,13 +50,11 @@ def make_backgrounds(cache_dir: Path) -> None:
         )
 
 
-def make_language_means(cache_dir: Path) -> None:
-    for stale_file in TARGET.glob("e5-language-means-*.npz"):
+def make_means(cache_dir: Path) -> None:
+    for stale_file in TARGET.glob("e5-means-*.npz"):
         stale_file.unlink()
-    save_language_means(
-        E5TextEncoder(cache_dir, STATE_DIMENSION).compute_language_means(),
-        TARGET / get_language_means_file_name(STATE_DIMENSION),
-    )
+    means = E5TextEncoder(cache_dir, STATE_DIMENSION).compute_means()
+    means.save(TARGET / get_means_file_name(STATE_DIMENSION))
 
 
 def make_basis(cache_dir: Path) -> None:
@@ -71,7 +69,11 @@ def make_basis(cache_dir: Path) -> None:
         ]
     )
     _, _, directions = np.linalg.svd(rows, full_matrices=False)
-    np.save(TARGET / "e5_basis.npy", np.ascontiguousarray(directions.T, np.float16))
+    basis, draw = directions.T.copy(), np.random.default_rng(0)
+    for start in range(0, len(basis), BLOCK):
+        rotation, _ = np.linalg.qr(draw.standard_normal((BLOCK, BLOCK)))
+        basis[:, start : start + BLOCK] @= rotation
+    np.save(TARGET / "e5_basis.npy", np.ascontiguousarray(basis, np.float16))
 
 
 def generate_word_salads() -> list[str]:
@@ -92,6 +94,6 @@ if __name__ == "__main__":
     makers = {
         "basis": make_basis,
         "backgrounds": make_backgrounds,
-        "languages": make_language_means,
+        "means": make_means,
     }
     makers[sys.argv[1]](Path(sys.argv[2]))

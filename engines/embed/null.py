@@ -14,11 +14,11 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.embed.states import normalize_rows, pack_states
+from engines.embed.states import StateScale, normalize_rows, pack_states
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
 
-VERSION = 1
+VERSION = 2
 _WORD = re.compile(r"\w+")
 MAX_TOKENS = 510
 
@@ -43,7 +43,11 @@ class NullEmbedder:
             embeddings.append(
                 TextEmbedding(
                     vector,
-                    pack_states(self._compute_states(words), _hash_token_ids(words)),
+                    pack_states(
+                        self._compute_states(words),
+                        _hash_token_ids(words),
+                        StateScale.for_random_rows(self.state_dimension),
+                    ),
                     0.0,
                     0.0,
                 )

@@ -107,7 +107,8 @@ class QueryEmbedding:
     """The vectors of a question. `states` are unit rows, float32 [tokens, state_dimension].
 
     `language_means` are mean states of the same texts by language: their differences are those
-    between languages, whatever is said.
+    between languages, whatever is said. They and `background_maxsim_mean` are of the leading 64
+    columns, which carry most of a state, as unit rows.
     """
 
     vector: NDArray[np.float32]
@@ -157,16 +158,20 @@ class RerankPassage:
 
 @dataclass(frozen=True, slots=True)
 class TokenWeighting:
-    """Weights of the question's token states in late interaction, in place of the reranker's own,
-    and the share of a child's background that is subtracted from its score.
+    """Weights of the question's token states for the order of late interaction, in place of the
+    reranker's own.
+
+    The order is `share` of the score with these weights, less `background_share` of the child's
+    background, and the rest of the score with the reranker's weights.
     """
 
     weights: NDArray[np.float32]
     background_share: float = 0.0
+    share: float = 1.0
 
 
 class RerankScore(NamedTuple):
-    """Score of a passage, and the one to order it by: the same without a `TokenWeighting`."""
+    """Score of a passage, and the one to order it by, which for a cross-encoder is the same."""
 
     score: float
     order: float

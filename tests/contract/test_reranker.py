@@ -15,7 +15,7 @@ import pytest
 from anabranch.config.engines import open_reranker
 from anabranch.config.loader import load_settings
 from engines.embed.null import NullEmbedder
-from engines.embed.states import unpack_states
+from engines.embed.states import normalize_rows, unpack_states
 from engines.rerank.http import HttpReranker
 from engines.rerank.maxsim import MaxSimReranker
 from engines.server_settings import ServerRetryPolicy, ServerSettings
@@ -276,3 +276,35 @@ async def test_background_share_is_subtracted_from_each_child() -> None:
     assert plain[0].order == pytest.approx(plain[1].order)
     assert corrected[0].order < corrected[1].order
     assert [item.score for item in corrected] == [item.score for item in plain]
+
+
+async def test_weights_of_tokens_count_by_their_share() -> None:
+    passages = [await make_passage_with_states(text) for text in ("alpha x", "beta y", "beta z")]
+    embedded = await embed_query("alpha beta")
+
+    async def order(share: float) -> list[float]:
+        weighting = TokenWeighting(np.array([3.0, 1.0], np.float32), share=share)
+        scores = await MaxSimReranker().rerank("", embedded, passages, weighting)
+        return [score.order for score in scores]
+
+    none, quarter, full = [np.array(await order(share)) for share in (0.0, 0.25, 1.0)]
+    assert quarter == pytest.approx(0.25 * full + 0.75 * none) and (full != none).any()
+
+
+async def test_score_compares_leading_dimensions_and_order_all() -> None:
+    leading, others = np.zeros((2, 64)), np.eye(2, 64)
+    leading[:, 0] = 1
+    rows = normalize_rows(np.concatenate([leading, others], axis=1).astype(np.float32))
+    ids = np.array([1, 2], np.int32)
+    question = QueryEmbedding(np.ones(4, np.float32), rows[:1], ids[:1])
+    alike, unlike = await MaxSimReranker().rerank(
+        "",
+        question,
+        [
+            RerankPassage(uuid5(NAMESPACE_URL, str(n)), "", (rows[n : n + 1],), (ids[n : n + 1],))
+            for n in range(2)
+        ],
+    )
+    assert alike.score == unlike.score == pytest.approx(1, abs=1e-6)
+    assert alike.order == pytest.approx(1, abs=1e-6)
+    assert unlike.order == pytest.approx(0.5, abs=1e-6)

@@ -149,8 +149,14 @@ class WordReranker:
                 default=0.0,
             )
 
-        weights = weighting.weights if weighting else None
-        return [RerankScore(score(item, None), score(item, weights)) for item in passages]
+        scores = [RerankScore(value, value) for value in (score(item, None) for item in passages)]
+        if weighting is None:
+            return scores
+        weights, share = weighting.weights, weighting.share
+        return [
+            RerankScore(plain, share * score(item, weights) + (1 - share) * plain)
+            for item, (plain, _) in zip(passages, scores, strict=True)
+        ]
 
     def _token_states(self, passage: RerankPassage) -> list[NDArray[np.float32]]:
         if self.role == "replaces":

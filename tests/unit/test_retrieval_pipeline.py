@@ -511,7 +511,7 @@ async def test_word_idf_changes_order_but_not_rerank_score(
     assert plain.keys() == weighed.keys()
     for name, parts in weighed.items():
         assert parts["rerank_score"] == plain[name]["rerank_score"]
-        assert ("rerank_order" in parts) == (is_weighed and parts["rerank_score"] is not None)
+        assert ("rerank_order" in parts) == (parts["rerank_score"] is not None)
     has_changed = any(parts["score"] != plain[name]["score"] for name, parts in weighed.items())
     assert has_changed == is_weighed
 
@@ -519,21 +519,25 @@ async def test_word_idf_changes_order_but_not_rerank_score(
 async def test_word_idf_counts_by_the_evidence_of_words() -> None:
     built = make_harness()
 
-    async def explain(full_coverage: float) -> dict[str, dict[str, Any]]:
+    async def explain(word_idf: str, full_coverage: float) -> dict[str, dict[str, Any]]:
         overrides = {
             "fusion": {"full_coverage": full_coverage},
-            "rerank": {"word_idf": "always", "parents": 100},
+            "rerank": {"word_idf": word_idf, "parents": 100},
         }
         request = SearchRequest(query=COST_QUESTION, explain=True, k=100, overrides=overrides)
         response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
         return {item.external_id or "": item.explanation or {} for item in response.results}
 
-    full, partial = await explain(0.0), await explain(2.0)
+    none, full, partial = (
+        await explain("never", 2.0),
+        await explain("always", 0.0),
+        await explain("always", 2.0),
+    )
     share = partial["pump"]["weights"]["lexical"]
     assert 0 < share < 1
     for name, parts in partial.items():
         assert parts["rerank_order"] == pytest.approx(
-            share * full[name]["rerank_order"] + (1 - share) * parts["rerank_score"]
+            share * full[name]["rerank_order"] + (1 - share) * none[name]["rerank_order"]
         )
 
 
