@@ -81,7 +81,7 @@ def pack_states(rows: Floats, token_ids: TokenIds, scale: StateScale) -> bytes:
 def unpack_states(data: bytes) -> tuple[Floats, TokenIds]:
     """Return unit rows and token ids, [rows, columns] and [rows].
 
-    Raises ValueError if the length of the data does not match its header.
+    Raises ValueError for data that `pack_states` cannot have written.
     """
     rows, columns = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (0, 0)
     n_blocks, leading = -(-columns // BLOCK), min(columns, LEADING_DIMENSION)
@@ -94,6 +94,9 @@ def unpack_states(data: bytes) -> tuple[Floats, TokenIds]:
         raise ValueError(f"{len(data)} bytes cannot hold {rows} states of {columns} numbers")
     starts = np.cumsum([_HEADER.size, *lengths]).tolist()
     deviations = np.frombuffer(data, "<f4", n_blocks, starts[0])
+    # Those of unit rows are at most 1; others, and NaN, would spoil the scores of other passages.
+    if not ((deviations >= 0) & (deviations <= 1)).all():
+        raise ValueError("the deviations of the states are not between 0 and 1")
     means = np.frombuffer(data, np.int8, columns, starts[1]) / np.float32(127)
     ids = np.frombuffer(data, "<i4", rows, starts[2]).astype(np.int32, copy=False)
     codes = [

@@ -71,6 +71,14 @@ def test_truncated_states_are_rejected(cut: int) -> None:
         unpack_states(whole[:cut])
 
 
+@pytest.mark.parametrize("deviation", [float("nan"), float("inf"), -0.1, 1e30])
+def test_states_with_impossible_deviations_are_rejected(deviation: float) -> None:
+    packed = bytearray(pack_ones())
+    packed[8:12] = np.float32(deviation).tobytes()
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        unpack_states(bytes(packed))
+
+
 def test_states_require_one_id_each() -> None:
     with pytest.raises(ValueError, match="token ids"):
         pack_states(
