@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.embed.states import take_leading
+from engines.embed.states import normalize_rows, take_leading
 from retrieval.answer_values import detect_answer_type, find_value, holds_name, holds_numeral
 from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.fusion import compute_z_scores
@@ -242,7 +242,7 @@ def compare_states(
         if shift is not None:
             states[start : start + len(rows)] -= shift
     mean = states.mean(axis=0)
-    similarities = _normalize(question_states - mean) @ _normalize(states - mean).T
+    similarities = normalize_rows(question_states - mean) @ normalize_rows(states - mean).T
     holds_token = np.logical_or.reduceat(question_ids[:, None] == ids[None, :], starts, axis=1)
     lengths = np.diff(np.append(starts, len(ids)))
     return Similarities(
@@ -250,10 +250,6 @@ def compare_states(
         np.log1p(len(sentences) / (1 + holds_token.sum(axis=1))),
         np.add.reduceat(similarities.max(axis=0), starts) / lengths,
     )
-
-
-def _normalize(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6))
 
 
 def compute_selection_features(
@@ -422,16 +418,13 @@ def _preselect(candidates: Sequence[QuoteCandidate], plan: QueryPlan, count: int
     word with its answer.
     """
     overlaps = compute_overlaps(candidates, plan)
-    by_words = sorted(range(len(candidates)), key=lambda index: (-overlaps[index], index))[
-        : count // 2
-    ]
+    by_words = rank_rows(overlaps.tolist())[: count // 2]
     from_best = [
         index
         for index, candidate in enumerate(candidates)
         if candidate.chunk.chunk_id == candidate.context.parent.best.chunk.chunk_id
     ]
-    other_indices = [index for index in range(len(candidates)) if index not in set(from_best)]
-    chosen_indices = list(dict.fromkeys([*by_words, *from_best, *other_indices]))
+    chosen_indices = list(dict.fromkeys([*by_words, *from_best, *range(len(candidates))]))
     return sorted(chosen_indices[:count])
 
 

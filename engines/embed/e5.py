@@ -181,11 +181,11 @@ class E5TextEncoder:
 
     def compute_background(self, name: str) -> Background:
         encoded_texts = self._encode(BACKGROUND_PREFIXES[name], load_texts(name))
-        # Scores for refusal are compared with general passages, scores to order by with questions.
-        take = take_leading if name == "passages" else np.asarray
-        return Background.from_vectors(
-            [text.vector for text in encoded_texts], [take(text.states) for text in encoded_texts]
-        )
+        states = [text.states for text in encoded_texts]
+        # The passages correct the score that decides refusal, the questions the order.
+        if name == "passages":
+            states = [take_leading(rows) for rows in states]
+        return Background.from_vectors([text.vector for text in encoded_texts], states)
 
     def compute_means(self) -> StateMeans:
         languages, questions = zip(*load_language_questions(), strict=True)
