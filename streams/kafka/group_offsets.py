@@ -19,8 +19,9 @@ from streams.kafka.errors import translate_aiokafka_error
 
 log = structlog.get_logger(__name__)
 _TIMEOUT_S = 10.0
-_MAX_RETRIES = 30
-_RETRY_DELAY_S = 0.1
+# A broker that starts, or whose cores are busy, takes over ten seconds to load a coordinator.
+_RETRY_FOR_S = 30.0
+_RETRY_DELAY_S = 0.2
 
 
 class GroupOffsets:
@@ -36,13 +37,16 @@ class GroupOffsets:
         prefix.
         """
         # Retry: a group's coordinator may be moving to another broker.
-        for _ in range(_MAX_RETRIES):
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _RETRY_FOR_S
+        while True:
             try:
                 return await self._fetch_once(group, topic, partition_count)
             except LogUnavailable as error:
+                if loop.time() >= deadline:
+                    raise
                 log.debug("request_retried", detail=error.detail)
                 await asyncio.sleep(_RETRY_DELAY_S)
-        return await self._fetch_once(group, topic, partition_count)
 
     async def _fetch_once(self, group: str, topic: str, partition_count: int) -> dict[int, int]:
         topic_partitions = [

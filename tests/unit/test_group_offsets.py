@@ -56,9 +56,12 @@ async def test_partitions_without_committed_offset_are_omitted() -> None:
     [{}, NotCoordinatorForGroupError(), OSError("reset")],
     ids=["an empty answer", "another broker's", "a broken connection"],
 )
-async def test_unready_coordinator_is_retried(refusal: Any) -> None:
+async def test_unready_coordinator_is_retried(
+    refusal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert await make_groups(refusal, refusal, COMMITTED_OFFSETS).fetch_committed("g", "t", 2) == {
         0: 5
     }
+    monkeypatch.setattr(group_offsets, "_RETRY_FOR_S", 0.01)
     with pytest.raises(LogUnavailable):
         await make_groups(refusal).fetch_committed("g", "t", 2)
