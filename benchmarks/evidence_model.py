@@ -19,7 +19,7 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -47,7 +47,6 @@ from retrieval.confidence import (
     list_quoted_documents,
 )
 from retrieval.evidence import Evidence, compute_selection_features, demote_totals
-from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.extractive_answer import select_quotes
 from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import find_question_terms
@@ -59,10 +58,12 @@ FloatArray = NDArray[np.float64]
 
 FOLDS = 6
 SEED = 3
-SELECTION_PENALTY, CONFIDENCE_PENALTY = 0.01, 0.003
-# Refuse 5 % of the answerable questions of the sets, and 15 % of those to be answered from
+SELECTION_PENALTY, CONFIDENCE_PENALTY = 0.01, 0.03
+# Features of foreign questions are 0 for most others, so that the same penalty would suppress them.
+FOREIGN_PENALTY = 0.001
+# Refuse 5 % of the answerable questions of the sets, and 20 % of those to be answered from
 # documents in another language, of which near misses are harder to tell.
-REFUSE_BELOW, REFUSE_FOREIGN_BELOW = 0.04, 0.17
+REFUSE_BELOW, REFUSE_FOREIGN_BELOW = 0.04, 0.34
 MEDIUM_FROM, HIGH_FROM = 0.45, 0.8
 # None and 2 % of the answerable questions of two sets score lower, and none that was right.
 MIN_RERANK_SCORE = 0.4
@@ -103,7 +104,7 @@ class QuestionSet:
 
 @dataclass(slots=True)
 class Sample:
-    """A question with its evidence.
+    """A question with its evidence, and the features of each candidate by name.
 
     Its scores are first those of the shipped model, then of one that has not seen the source.
     """
@@ -114,8 +115,12 @@ class Sample:
     plan: QueryPlan
     retrieval: RetrievalResult
     evidence: Evidence
-    selection: FloatArray
+    features: Mapping[str, FloatArray]
     holds_answer: NDArray[np.bool_]
+
+    @property
+    def selection(self) -> FloatArray:
+        return np.stack(list(self.features.values()), axis=1)
 
 
 def load_own_set() -> QuestionSet:
@@ -252,7 +257,7 @@ async def _weigh_question(
         plan,
         retrieval,
         evidence,
-        np.stack([features[name] for name in EVIDENCE_MODEL.selection], axis=1),
+        features,
         holds_answer,
     )
 
@@ -292,14 +297,14 @@ def _softmax(scores: FloatArray) -> FloatArray:
 
 
 def fit_confidence(
-    features: FloatArray, is_right: FloatArray, weights: FloatArray
+    features: FloatArray, is_right: FloatArray, weights: FloatArray, penalties: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Fit a logistic regression with an L2 penalty by Newton's method; return raw weights and the
-    intercept.
+    """Fit a logistic regression with an L2 penalty for each feature by Newton's method; return raw
+    weights and the intercept.
     """
     means, deviations = features.mean(axis=0), features.std(axis=0) + 1e-9
     rows = np.column_stack([(features - means) / deviations, np.ones(len(features))])
-    penalty = 2 * CONFIDENCE_PENALTY * np.append(np.ones(features.shape[1]), 0.0)
+    penalty = 2 * np.append(penalties, 0.0)
     shares = weights / weights.sum()
     coefficients = np.zeros(rows.shape[1])
     for _ in range(30):
@@ -380,6 +385,9 @@ def learn(samples: Sequence[Sample]) -> tuple[dict[str, Any], dict[str, Any]]:
     described = [describe(sample) for sample in samples]
     names = list(described[0])
     features = np.array([[row[name] for name in names] for row in described])
+    penalties = np.array(
+        [FOREIGN_PENALTY if "foreign" in name else CONFIDENCE_PENALTY for name in names]
+    )
     right = np.array([is_right(sample) for sample in samples], np.float64)
     sample_weights = np.array(
         [
@@ -391,7 +399,7 @@ def learn(samples: Sequence[Sample]) -> tuple[dict[str, Any], dict[str, Any]]:
     for fold in range(FOLDS):
         is_training = folds != fold
         raw, intercept = fit_confidence(
-            features[is_training], right[is_training], sample_weights[is_training]
+            features[is_training], right[is_training], sample_weights[is_training], penalties
         )
         rest = ~is_training
         probabilities[rest] = 1 / (1 + np.exp(-(features[rest] @ raw + intercept)))
@@ -399,9 +407,9 @@ def learn(samples: Sequence[Sample]) -> tuple[dict[str, Any], dict[str, Any]]:
     refused = np.array([is_refused_by_rules(sample) for sample in samples]) | (
         probabilities < np.where(is_foreign, REFUSE_FOREIGN_BELOW, REFUSE_BELOW)
     )
-    raw, intercept = fit_confidence(features, right, sample_weights)
+    raw, intercept = fit_confidence(features, right, sample_weights, penalties)
     model = {
-        "selection": _round(EVIDENCE_MODEL.selection, fit_selection(samples)),
+        "selection": _round(samples[0].features, fit_selection(samples)),
         "confidence": _round(names, raw),
         "intercept": round(intercept, 4),
         "refuse_below": REFUSE_BELOW,
@@ -414,7 +422,7 @@ def learn(samples: Sequence[Sample]) -> tuple[dict[str, Any], dict[str, Any]]:
     return model, _measure(samples, probabilities, right > 0, refused)
 
 
-def _round(names: Sequence[str] | Mapping[str, float], weights: FloatArray) -> dict[str, float]:
+def _round(names: Iterable[str], weights: FloatArray) -> dict[str, float]:
     return {name: round(float(weight), 4) for name, weight in zip(names, weights, strict=True)}
 
 

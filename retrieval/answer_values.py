@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from retrieval.question_terms import find_question_terms, index_text_terms
+from retrieval.translation import find_equivalents
 from retrieval.words import (
     MONTHS,
     extract_content_words,
     extract_word_keys,
     holds_form,
+    split_words,
     stem_word,
     strip_accents,
 )
@@ -338,3 +340,42 @@ def highlight_value(sentence: str, value_span: tuple[int, int] | None) -> str:
         return sentence
     start, end = value_span
     return f"{sentence[:start]}**{sentence[start:end]}**{sentence[end:]}"
+
+
+_COUNT_QUESTION = re.compile(
+    r"\b(?:how many|quant[oa]s|cuánt[oa]s|combien d(?:e |['’])|wie viele)\s*", re.I
+)
+# Words between a number and what it counts: "12 new electric buses".
+_MAX_COUNT_DISTANCE = 3
+
+
+def lacks_count(
+    question: str, language: str | None, texts: Sequence[tuple[str, str | None]]
+) -> bool:
+    """Tell whether the question asks how many of something, and no text has a number near a word
+    for it. The texts are given with their languages.
+
+    False where the dictionary lacks the word: the texts may use another one.
+    """
+    asked = _COUNT_QUESTION.search(question)
+    noun = (
+        next(iter(extract_content_words(question[asked.end() :], language)), None)
+        if asked
+        else None
+    )
+    if noun is None:
+        return False
+    is_known = False
+    for text, text_language in texts:
+        equivalents = find_equivalents(noun, language, text_language)
+        is_known = is_known or bool(equivalents)
+        keys = [stem_word(word) for word in split_words(text)]
+        numbers = [place for place, key in enumerate(keys) if key[0].isdigit()]
+        if any(
+            abs(place - number) <= _MAX_COUNT_DISTANCE
+            for place, key in enumerate(keys)
+            if key in equivalents or key == stem_word(noun)
+            for number in numbers
+        ):
+            return False
+    return is_known

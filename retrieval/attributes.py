@@ -109,6 +109,9 @@ _GENERIC_WORDS = (
     "número quantidade nome valor tipo máximo máxima mínimo mínima médio média atual novo nova "
     "limite nível taxa tamanho período data duração límite nivel tasa tamaño fecha duración niveau "
     "taux taille période durée grenze dauer datum größe "
+    # Times, as which "in which month" takes any date.
+    "time hour day week month year hora horário dia semana mês ano día mes año heure jour semaine "
+    "mois an année stunde uhrzeit tag woche monat jahr "
     "principal exato cantidad nombre nuevo nueva medio media montant nom valeur genre maximal "
     "maximale moyenne nouveau nouvelle anzahl zahl wert art betrag summe menge höhe "
     # Verbs that leave the meaning to their object.
@@ -116,7 +119,7 @@ _GENERIC_WORDS = (
     "faz fez fazem dá deu dão vai foi deve devem pode podem hace hizo da dio va debe puede "
     "fait fit donne donna va doit peut"
 )
-_GENERIC = frozenset(map(stem_word, _GENERIC_WORDS.split()))
+GENERIC_KEYS = frozenset(map(stem_word, _GENERIC_WORDS.split()))
 _VERB_WORDS = (
     "is are was were do does did has have had can could may must shall should will would tem têm é "
     "foi está são tinha há hay es son tiene tienen fue está est sont a ont avait était"
@@ -132,7 +135,9 @@ def find_attribute(question: str, language: str | None) -> Attribute | None:
         words = _find_german_noun(question)
     else:
         words = _find_phrase(question, language or "")
-    named = tuple(place for place in words if stem_word(question[slice(*place)]) not in _GENERIC)
+    named = tuple(
+        place for place in words if stem_word(question[slice(*place)]) not in GENERIC_KEYS
+    )
     return Attribute(named) if named else None
 
 

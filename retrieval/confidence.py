@@ -13,8 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from retrieval.answer_values import detect_answer_type, find_value, holds_other_dimension
-from retrieval.attributes import find_attribute, is_supported
+from retrieval.answer_values import (
+    detect_answer_type,
+    find_value,
+    holds_other_dimension,
+    lacks_count,
+)
+from retrieval.attributes import GENERIC_KEYS, find_attribute, is_supported
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import Evidence, Similarities, list_unit_texts, rank_rows
 from retrieval.evidence_model import EVIDENCE_MODEL
@@ -28,6 +33,7 @@ from retrieval.question_terms import (
 )
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.relevance import RelevanceDecision
+from retrieval.translation import match_synonyms, match_words
 from retrieval.words import extract_content_words, stem_word
 from schemas.answer_profiles import AnswerProfile
 
@@ -39,6 +45,8 @@ WEAK_SIMILARITY = 0.45
 N_COMPARED_PASSAGES = 10
 # What a word and its translation in a sentence have in common at least, mostly.
 TRANSLATION_SIMILARITY = 0.6
+# Share of the words of answerable questions that the right sentences hold, translated.
+TYPICAL_COVERAGE = 0.78
 
 
 def assess_evidence(
@@ -150,7 +158,14 @@ def find_missing_terms(held: TextTerms, plan: QueryPlan, *, is_foreign: bool) ->
     terms = find_question_terms(plan.question, plan.language)
     return (
         [code for code in terms.identifiers if not held.holds_code(code)]
-        + [name for name in terms.names if not is_foreign and not held.holds_name(name)]
+        + [
+            name
+            for name in terms.names
+            if not is_foreign
+            and not held.holds_name(name)
+            # "Danish" where the text says "Denmark".
+            and match_synonyms([name], plan.language, plan.language, held.stems) != [True]
+        ]
         + [
             f"{noun} {number}"
             for noun, number in find_labels(plan.question)
@@ -233,7 +248,10 @@ def compute_confidence_features(
     document_terms = index_text_terms(documents)
     terms = find_question_terms(plan.question, plan.language)
     keys = {stem_word(word) for word in extract_content_words(plan.question, plan.language)}
-    is_foreign = plan.is_foreign(candidates[lead].chunk.language)
+    language = candidates[lead].chunk.language
+    is_foreign = plan.is_foreign(language)
+    lead_topics = _compute_topic_coverage(plan, language, lead_terms)
+    quoted_topics = _compute_topic_coverage(plan, language, quoted_terms)
     window = similarities.tokens[lead_rows].max(axis=0)
     weights = similarities.weights / similarities.weights.sum()
     relative_scores = np.array(scores) - scores[lead]
@@ -250,6 +268,12 @@ def compute_confidence_features(
         else (),
         default=TRANSLATION_SIMILARITY,
     )
+
+    quoted_texts = [
+        (candidates[other].readable_text, candidates[other].chunk.language)
+        for row in quoted_rows
+        for other in list_window(candidates, row)
+    ]
 
     def count_missing_names(held: TextTerms) -> int:
         return 0 if is_foreign else sum(not held.holds_name(name) for name in terms.names)
@@ -271,6 +295,11 @@ def compute_confidence_features(
         "quoted_coverage": 0.0 if is_foreign else _compute_coverage(keys, quoted_terms),
         "document_coverage": 0.0 if is_foreign else _compute_coverage(keys, document_terms),
         "is_foreign": float(is_foreign),
+        "foreign_lead_coverage": lead_topics if is_foreign else 0.0,
+        "foreign_quoted_coverage": quoted_topics if is_foreign else 0.0,
+        "foreign_lacks_count": float(
+            is_foreign and lacks_count(plan.question, plan.language, quoted_texts)
+        ),
         "foreign_attribute_lack": max(0.0, TRANSLATION_SIMILARITY - attribute_similarity),
         "lacks_value": float(answer_type is not None and not has_value),
         "codes_missing": float(any(not quoted_terms.holds_code(code) for code in terms.codes)),
@@ -285,6 +314,24 @@ def compute_confidence_features(
 
 def _compute_coverage(keys: set[str], terms: TextTerms) -> float:
     return len(keys & terms.stems) / len(keys) if keys else 0.0
+
+
+def _compute_topic_coverage(plan: QueryPlan, language: str | None, terms: TextTerms) -> float:
+    """Return the share of the words that say what is asked for which the terms, of a text in
+    `language`, hold as they are or translated.
+
+    Names and codes say it of what, and are compared by themselves. Words that are not in the
+    dictionary are left out, and one word of typical coverage is added, so that few words say less.
+    """
+    names = {name.lower() for name in find_question_terms(plan.question, plan.language).names}
+    words = {
+        key: word
+        for word in extract_content_words(plan.question, plan.language)
+        if (key := stem_word(word)) not in GENERIC_KEYS and word not in names and key.isalpha()
+    }
+    matches = match_words(words.values(), plan.language, language, terms.stems)
+    known = [match for match in matches if match is not None]
+    return (sum(known) + TYPICAL_COVERAGE) / (len(known) + 1)
 
 
 def estimate_probability(

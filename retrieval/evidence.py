@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -30,6 +30,7 @@ from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import find_question_terms, index_text_terms
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.reranking import TokenStateReader, TokenStates
+from retrieval.translation import match_synonyms, match_words
 from retrieval.words import extract_content_words, extract_word_keys, stem_word
 from schemas.answer_profiles import AnswerProfile
 from schemas.errors import AnabranchError
@@ -281,6 +282,7 @@ def compute_selection_features(
         "reverse_similarity": compute_z_scores(similarities.reverse),
         # Names and codes are shared across languages too.
         "overlap": compute_overlaps(candidates, plan),
+        "synonym_overlap": compute_overlaps(candidates, plan, match_synonyms),
         "passage_rerank_score": compute_z_scores(
             np.array([parent.rerank_score or 0.0 for parent in parents])
         ),
@@ -390,23 +392,26 @@ def list_unit_texts(candidate: QuoteCandidate) -> list[str]:
     ]
 
 
-def compute_overlaps(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> FloatArray:
-    """Return the share of the question's idf mass that each sentence contains.
+def compute_overlaps(
+    candidates: Sequence[QuoteCandidate],
+    plan: QueryPlan,
+    match: Callable[..., Sequence[bool | None]] = match_words,
+) -> FloatArray:
+    """Return the share of the question's idf mass that matches the words of each sentence.
 
     Idf is over the sentences themselves. The headings above a sentence count as its words, and the
     column names of a table row.
     """
-    question_keys = list(
-        dict.fromkeys(map(stem_word, extract_content_words(plan.question, plan.language)))
-    )
-    if not question_keys:
+    words = {stem_word(word): word for word in extract_content_words(plan.question, plan.language)}
+    if not words:
         return np.zeros(len(candidates))
-    matches = np.zeros((len(candidates), len(question_keys)))
+    matches = np.zeros((len(candidates), len(words)))
     for row, candidate in enumerate(candidates):
-        words = extract_word_keys(
+        keys = extract_word_keys(
             f"{candidate.readable_text} {candidate.lead_in_text} {candidate.context.view.section}"
         )
-        matches[row] = [key in words for key in question_keys]
+        matched = match(words.values(), plan.language, candidate.chunk.language, keys)
+        matches[row] = [bool(is_held) for is_held in matched]
     idf = np.array([math.log(1 + len(candidates) / (1 + count)) for count in matches.sum(axis=0)])
     return np.asarray(matches @ idf / idf.sum())
 

@@ -19,6 +19,7 @@ from retrieval.query_plan import QueryPlan
 from retrieval.redaction import Redactor
 from retrieval.reranking import TokenStateReader
 from retrieval.timing import Clock, Stopwatch
+from retrieval.translation import read_dictionary
 from schemas.exams import CalibrationBasis
 from schemas.ids import fingerprint
 from schemas.ports.calibrations import CalibrationStore
@@ -140,6 +141,8 @@ class RetrievalResources:
             self.embedder.fingerprint,
             reranker.fingerprint if reranker else None,
             asdict(EVIDENCE_MODEL),
+            # Its features are matches of words.
+            read_dictionary(),
         )
 
     async def calibrate(self, query: QueryContext, generation: str) -> QueryContext:

@@ -7,6 +7,7 @@ from retrieval.answer_values import (
     choose_value,
     detect_answer_type,
     holds_other_dimension,
+    lacks_count,
 )
 
 
@@ -110,3 +111,23 @@ def test_cell_under_the_column_of_the_question_is_chosen(question: str, cell: in
 )
 def test_quantities_of_another_dimension_are_told(question: str, text: str, is_other: bool) -> None:
     assert holds_other_dimension(question, [text]) == is_other
+
+
+@pytest.mark.parametrize(
+    ("question", "language", "text", "is_lacking"),
+    [
+        ("Quantos inquilinos tem a casa?", "pt", "The house has 12 tenants.", False),
+        ("Quantos inquilinos tem a casa?", "pt", "Tenants (2025): 12", False),
+        ("Quantos inquilinos tem a casa?", "pt", "The house has twelve tenants.", False),
+        ("Quantos carros tem a casa?", "pt", "The house has 12 tenants, who share a car.", True),
+        ("Quantos carros tem a casa?", "pt", "A tenant has a car.", True),
+        ("Quantos zblorts tem a casa?", "pt", "The house has 12 tenants.", False),
+        ("Que caução paga o inquilino?", "pt", "The house has 12 tenants.", False),
+        ("How many cars are there?", "en", "The house has 12 automobiles.", False),
+        ("Combien de locataires ?", "fr", "The house has 12 tenants.", False),
+    ],
+)
+def test_number_of_other_things_is_told(
+    question: str, language: str, text: str, is_lacking: bool
+) -> None:
+    assert lacks_count(question, language, [(text, "en")]) == is_lacking

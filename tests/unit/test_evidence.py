@@ -13,6 +13,7 @@ from retrieval.evidence import (
     Evidence,
     combine_features,
     compare_states,
+    compute_overlaps,
     compute_selection_features,
     demote_totals,
     find_language_shifts,
@@ -35,11 +36,11 @@ DEFAULT_PROFILE = AnswerProfile()
 RULES = RelevanceDecision(False, 0.9, 0.5, 0.0, "rules")
 
 
-def plan(question: str) -> QueryPlan:
-    return plan_query(question, "en", GuessedLanguageDetector(), LowercaseNameFolder())
+def plan(question: str, language: str = "en") -> QueryPlan:
+    return plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
 
 
-def weigh(question: str, contexts: Sequence[ContextPassage]) -> Evidence:
+def weigh(question: str, contexts: Sequence[ContextPassage], language: str = "en") -> Evidence:
     candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
     states, token_ids = token_states_of(question)
     similarities = compare_states(
@@ -47,7 +48,7 @@ def weigh(question: str, contexts: Sequence[ContextPassage]) -> Evidence:
         states,
         token_ids,
     )
-    features = compute_selection_features(candidates, plan(question), similarities)
+    features = compute_selection_features(candidates, plan(question, language), similarities)
     return Evidence(candidates, combine_features(features), similarities)
 
 
@@ -192,6 +193,20 @@ def test_term_that_no_document_has_refuses_with_what_they_mention(
     assert format_missing_codes(decision, "en") == [message]
 
 
+def test_name_of_a_country_is_held_by_its_adjective() -> None:
+    contexts = make_contexts("Staff of the subsidiary in Denmark submit claims within 60 days.")
+    question = "When must staff of the Danish subsidiary submit claims?"
+    decision = assess_evidence(
+        RULES,
+        weigh(question, contexts),
+        contexts,
+        [0.9],
+        plan(question),
+        AnswerProfile(min_confidence=0.0),
+    )
+    assert not decision.refused
+
+
 def test_held_terms_are_left_to_the_estimated_probability() -> None:
     question = "What is the warranty of an HX-9?"
     contexts = make_contexts("The warranty of an HX-9 is 36 months.", "Visitors sign the book.")
@@ -228,6 +243,46 @@ def test_words_without_meaning_that_no_document_has_are_refused(
         AnswerProfile(min_confidence=0.0),
     )
     assert decision.refused is is_refused
+
+
+def test_foreign_sentence_with_translated_words_is_the_lead() -> None:
+    question = "Que caução paga o inquilino?"
+    contexts = make_contexts(
+        "The keys are returned in June. A deposit of 900 euros is due from the tenant. Dogs bark."
+    )
+    evidence = weigh(question, contexts, "pt")
+    overlaps = compute_overlaps(evidence.candidates, plan(question, "pt"))
+    assert overlaps.argmax() == 1 and overlaps[1] > 0.5
+    assert evidence.scores is not None and np.argmax(evidence.scores) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        ("Que caução paga o inquilino?", "Que seguro paga o inquilino?"),
+        ("Quantos inquilinos tem a casa?", "Quantos carros tem a casa?"),
+    ],
+)
+def test_what_a_foreign_text_does_not_speak_of_is_less_probable(asked: str, near: str) -> None:
+    contexts = make_contexts(
+        "A deposit of 900 euros is due from the tenant.", "The house has 12 tenants and a car."
+    )
+    probabilities = [
+        assess_evidence(
+            RULES,
+            weigh(question, contexts, "pt"),
+            contexts,
+            [0.9, 0.1],
+            plan(question, "pt"),
+            AnswerProfile(),
+        ).probability
+        for question in (asked, near)
+    ]
+    (asked_probability, near_probability) = probabilities
+    assert asked_probability is not None and near_probability is not None
+    assert asked_probability / (1 - asked_probability) > 1.5 * near_probability / (
+        1 - near_probability
+    )
 
 
 def test_profile_threshold_keeps_the_rules() -> None:

@@ -56,14 +56,22 @@ class FixedDetector:
 
 
 @pytest.mark.parametrize(
-    ("detected", "expected"), [(None, ("pt", False)), ("es", ("es", False)), ("pt", ("pt", True))]
+    ("question", "detected", "expected"),
+    [
+        # Few function words, and the dictionary.
+        ("Por que zumbe a bomba sem rodar?", None, ("pt", True)),
+        ("Por que zumbe a bomba sem rodar?", "es", ("pt", True)),
+        ("Por que zumbe a bomba sem rodar?", "pt", ("pt", True)),
+        # The dictionary alone.
+        ("caução pomar", "pt", ("pt", True)),
+        ("caução pomar", "es", ("es", False)),
+        ("caução pomar", None, ("pt", False)),
+    ],
 )
-def test_narrowly_guessed_language_is_sure_if_detected_too(
-    detected: str | None, expected: tuple[str, bool]
+def test_language_is_sure_if_two_indications_agree(
+    question: str, detected: str | None, expected: tuple[str, bool]
 ) -> None:
-    plan = plan_query(
-        "Por que zumbe a bomba sem rodar?", None, FixedDetector(detected), LowercaseNameFolder()
-    )
+    plan = plan_query(question, None, FixedDetector(detected), LowercaseNameFolder())
     assert (plan.language, plan.language_sure) == expected
 
 
