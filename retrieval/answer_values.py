@@ -266,12 +266,20 @@ def _prefer_unit(matches: list[re.Match[str]], sentence: str, question: str) -> 
     return fitting or matches
 
 
+_HOW_HIGH = re.compile(r"\b(?:how high|wie hoch)\b", re.I)
+
+
 def holds_other_dimension(question: str, texts: Sequence[str]) -> bool:
     """Tell whether the texts give a length, weight or temperature, and none of the one of these
     that the question asks for. A number without a unit may be any of them.
     """
     asked_units = next((units for asked, _, units in _DIMENSIONS if asked.search(question)), None)
     if asked_units is None or any(asked_units.search(text) for text in texts):
+        return False
+    # Fees and rates are high, too.
+    if _HOW_HIGH.search(question) and any(
+        VALUE_PATTERNS[kind].search(text) for text in texts for kind in ("money", "percentage")
+    ):
         return False
     return any(
         units.match(text, match.end())
@@ -345,8 +353,13 @@ def highlight_value(sentence: str, value_span: tuple[int, int] | None) -> str:
 _COUNT_QUESTION = re.compile(
     r"\b(?:how many|quant[oa]s|cuánt[oa]s|combien d(?:e |['’])|wie viele)\s*", re.I
 )
-# Words between a number and what it counts: "12 new electric buses".
-_MAX_COUNT_DISTANCE = 3
+# "12 new electric buses", and in tables "Tenants (2025): 12".
+_MAX_WORDS_BEFORE, _MAX_WORDS_AFTER = 3, 2
+# Numbers that are no digits after stemming.
+_COUNT_WORDS = frozenset(
+    {"one", "both", "couple", "dozen", "hundred", "thousand", "twice", "double", "half"}
+    | {"nenhum", "nenhuma", "ambos", "ambas", "duzia", "cem", "cento", "mil", "dobro", "metade"}
+)
 
 
 def lacks_count(
@@ -369,10 +382,15 @@ def lacks_count(
     for text, text_language in texts:
         equivalents = find_equivalents(noun, language, text_language)
         is_known = is_known or bool(equivalents)
-        keys = [stem_word(word) for word in split_words(text)]
-        numbers = [place for place, key in enumerate(keys) if key[0].isdigit()]
+        words = split_words(text)
+        keys = [stem_word(word) for word in words]
+        numbers = [
+            place
+            for place, (key, word) in enumerate(zip(keys, words, strict=True))
+            if key[0].isdigit() or strip_accents(word) in _COUNT_WORDS
+        ]
         if any(
-            abs(place - number) <= _MAX_COUNT_DISTANCE
+            -_MAX_WORDS_AFTER <= place - number <= _MAX_WORDS_BEFORE and place != number
             for place, key in enumerate(keys)
             if key in equivalents or key == stem_word(noun)
             for number in numbers

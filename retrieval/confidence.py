@@ -8,6 +8,7 @@ weights; `docs/measurements.md` says how the shipped ones were made.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -33,7 +34,7 @@ from retrieval.question_terms import (
 )
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.relevance import RelevanceDecision
-from retrieval.translation import match_synonyms, match_words
+from retrieval.translation import find_equivalents, match_synonyms, match_words
 from retrieval.words import extract_content_words, stem_word
 from schemas.answer_profiles import AnswerProfile
 
@@ -47,6 +48,9 @@ N_COMPARED_PASSAGES = 10
 TRANSLATION_SIMILARITY = 0.6
 # Share of the words of answerable questions that the right sentences hold, translated.
 TYPICAL_COVERAGE = 0.78
+# By which names of two languages begin alike: London, Londres; Lisbon, Lisboa.
+_SHARED_LETTERS = 3
+_CAPITALIZED = re.compile(r"\b[^\W\d_a-zà-öø-ÿ]\w+")
 
 
 def assess_evidence(
@@ -80,7 +84,9 @@ def assess_evidence(
         features, EVIDENCE_MODEL.confidence, EVIDENCE_MODEL.intercept
     )
     is_foreign = features["is_foreign"] > 0
-    missing_terms = find_missing_terms(index_text_terms(documents), plan, is_foreign=is_foreign)
+    missing_terms = find_missing_terms(
+        index_text_terms(documents), documents, plan, is_foreign=is_foreign
+    )
     alternatives = find_alternatives(missing_terms, documents)
     if not missing_terms:
         missing_terms = find_missing_attribute(evidence, documents, plan)
@@ -150,22 +156,30 @@ def list_quoted_documents(
     ]
 
 
-def find_missing_terms(held: TextTerms, plan: QueryPlan, *, is_foreign: bool) -> list[str]:
-    """Return the identifying codes, the names and the numbered things that are not held.
-
-    Names are translated: their absence from a foreign text says nothing.
+def find_missing_terms(
+    held: TextTerms, documents: Sequence[str], plan: QueryPlan, *, is_foreign: bool
+) -> list[str]:
+    """Return the identifying codes, the names and the numbered things that the documents, whose
+    terms are `held`, lack.
     """
     terms = find_question_terms(plan.question, plan.language)
+    capitalized = {stem_word(word) for text in documents for word in _CAPITALIZED.findall(text)}
+
+    def holds_name(name: str) -> bool:
+        key = stem_word(name)
+        if held.holds_name(name):
+            return True
+        if is_foreign:
+            # Names are translated: "Londres". Listed ones, as of countries, may be other words.
+            return bool(find_equivalents(name, plan.language, None)) or any(
+                other[:_SHARED_LETTERS] == key[:_SHARED_LETTERS] for other in capitalized
+            )
+        # "Danish" where the text says "Denmark", and not "Woods" where it says "wooden".
+        return match_synonyms([name], plan.language, plan.language, capitalized) == [True]
+
     return (
         [code for code in terms.identifiers if not held.holds_code(code)]
-        + [
-            name
-            for name in terms.names
-            if not is_foreign
-            and not held.holds_name(name)
-            # "Danish" where the text says "Denmark".
-            and match_synonyms([name], plan.language, plan.language, held.stems) != [True]
-        ]
+        + [name for name in terms.names if not holds_name(name)]
         + [
             f"{noun} {number}"
             for noun, number in find_labels(plan.question)

@@ -192,11 +192,10 @@ def detect_question_language(
         return guessed_language, True
     # Of 471 questions of the test sets that only few function words indicate, detector and function
     # words agree on 324, and always rightly.
-    indications = [
-        languages.detect(question),
-        guess_likelier_language(question),
-        guess_by_dictionary(extract_content_words(question)),
-    ]
+    indications = [languages.detect(question), guess_likelier_language(question)]
+    if any(indications):
+        # Alone, the dictionary would take Spanish words for Portuguese ones.
+        indications.append(guess_by_dictionary(extract_content_words(question)))
     votes = Counter(language for language in indications if language is not None)
     # The first that most of them indicate.
     language, count = max(votes.items(), key=itemgetter(1), default=(None, 0))

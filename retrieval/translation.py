@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 
-from retrieval.words import stem_word
+from retrieval.words import FUNCTION_WORDS, stem_word
 
 _LANGUAGES = ("en", "pt")
 # Endings that replace those of a listed word in its regular forms. A noun gets those of a verb too,
@@ -74,10 +74,12 @@ def match_synonyms(
 
 def find_equivalents(word: str, source: str | None, target: str | None) -> frozenset[str]:
     """Return the keys of the word's translations, or in its own language of its synonyms and its
-    own; none if the dictionary does not have it.
+    own, or both if the language of the text is unknown; none if the dictionary does not have it.
     """
-    dictionary = _load_dictionary(_get_base(source), _get_base(target))
-    return dictionary.get(stem_word(word), _NONE)
+    targets = [_get_base(target)] if target else _LANGUAGES
+    return _NONE.union(
+        *(_load_dictionary(_get_base(source), to).get(stem_word(word), _NONE) for to in targets)
+    )
 
 
 def guess_by_dictionary(words: Iterable[str]) -> str | None:
@@ -129,7 +131,9 @@ def _load_dictionary(source: str, target: str) -> Dictionary:
     if not {source, target}.issubset(_LANGUAGES):
         return {}
     entries: dict[str, set[str]] = defaultdict(set)
+    # "Depo", a form of "depor", is the key of "depois".
+    function_keys = set(map(stem_word, FUNCTION_WORDS[target]))
     for group in _read_groups():
         for key in group[source]:
-            entries[key] |= group[target]
+            entries[key] |= group[target] - function_keys
     return {key: frozenset(equivalents) for key, equivalents in entries.items()}

@@ -49,11 +49,14 @@ NUMERALS: Mapping[str, int] = {
         4: "four quatro cuatro quatre vier", 5: "five cinco cinq funf", 6: "six seis sechs",
         7: "seven sete siete sept sieben", 8: "eight oito ocho huit acht",
         9: "nine nove nueve neuf neun", 10: "ten dez diez dix zehn", 11: "eleven onze elf",
-        12: "twelve doze doce douze zwolf", 15: "fifteen quinze",
+        12: "twelve doze doce douze zwolf", 13: "thirteen treze", 14: "fourteen catorze quatorze",
+        15: "fifteen quinze", 16: "sixteen dezasseis dezesseis",
+        17: "seventeen dezassete dezessete", 18: "eighteen dezoito",
+        19: "nineteen dezanove dezenove",
         20: "twenty vinte veinte vingt zwanzig",
-        30: "thirty trinta treinta trente dreißig", 40: "forty", 50: "fifty",
-        60: "sixty sessenta", 70: "seventy", 80: "eighty", 90: "ninety", 100: "hundred",
-        1000: "thousand",
+        30: "thirty trinta treinta trente dreißig", 40: "forty quarenta", 50: "fifty cinquenta",
+        60: "sixty sessenta", 70: "seventy setenta", 80: "eighty oitenta", 90: "ninety noventa",
+        100: "hundred", 1000: "thousand",
     }.items()
     for word in words.split()
 }  # fmt: skip

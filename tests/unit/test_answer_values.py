@@ -106,6 +106,8 @@ def test_cell_under_the_column_of_the_question_is_chosen(question: str, cell: in
         ("How heavy is the crate?", "It is 3 m wide and weighs 14 kg.", False),
         ("What is the weight of this channel?", "The weight is 0.5.", False),
         ("How high is the fee?", "The fee is 3 euros.", False),
+        ("How high is the fee?", "The fee is 3 euros. The lift carries 450 kg.", False),
+        ("How high is the tower?", "The lift carries 450 kg.", True),
         ("Who built the dam?", "It is 14 m high.", False),
     ],
 )
@@ -118,7 +120,9 @@ def test_quantities_of_another_dimension_are_told(question: str, text: str, is_o
     [
         ("Quantos inquilinos tem a casa?", "pt", "The house has 12 tenants.", False),
         ("Quantos inquilinos tem a casa?", "pt", "Tenants (2025): 12", False),
-        ("Quantos inquilinos tem a casa?", "pt", "The house has twelve tenants.", False),
+        ("Quantos inquilinos tem a casa?", "pt", "The house has fourteen tenants.", False),
+        ("Quantos inquilinos tem a casa?", "pt", "The house has a dozen tenants.", False),
+        ("Quantos inquilinos tem a casa?", "pt", "Each tenant of the house has 2 keys.", True),
         ("Quantos carros tem a casa?", "pt", "The house has 12 tenants, who share a car.", True),
         ("Quantos carros tem a casa?", "pt", "A tenant has a car.", True),
         ("Quantos zblorts tem a casa?", "pt", "The house has 12 tenants.", False),

@@ -193,18 +193,32 @@ def test_term_that_no_document_has_refuses_with_what_they_mention(
     assert format_missing_codes(decision, "en") == [message]
 
 
-def test_name_of_a_country_is_held_by_its_adjective() -> None:
-    contexts = make_contexts("Staff of the subsidiary in Denmark submit claims within 60 days.")
-    question = "When must staff of the Danish subsidiary submit claims?"
+@pytest.mark.parametrize(
+    ("question", "language", "missing"),
+    [
+        ("When must staff of the Danish subsidiary submit claims?", "en", ()),
+        # The text has "rock", which is a synonym of a stone and no name.
+        ("When must staff of Ms Stone submit claims?", "en", ("Stone",)),
+        ("Quando entrega a equipa de Lisboa as contas na Dinamarca?", "pt", ()),
+        ("Quando entrega a equipa de Okafor as contas?", "pt", ("Okafor",)),
+    ],
+)
+def test_names_are_held_by_other_forms_and_in_the_other_language(
+    question: str, language: str, missing: tuple[str, ...]
+) -> None:
+    contexts = make_contexts(
+        "Staff of the subsidiary in Denmark submit claims within 60 days, as in Lisbon.",
+        "A rock fell.",
+    )
     decision = assess_evidence(
         RULES,
-        weigh(question, contexts),
+        weigh(question, contexts, language),
         contexts,
         [0.9],
-        plan(question),
+        plan(question, language),
         AnswerProfile(min_confidence=0.0),
     )
-    assert not decision.refused
+    assert decision.missing_terms == missing
 
 
 def test_held_terms_are_left_to_the_estimated_probability() -> None:

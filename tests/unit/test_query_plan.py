@@ -65,7 +65,8 @@ class FixedDetector:
         # The dictionary alone.
         ("caução pomar", "pt", ("pt", True)),
         ("caução pomar", "es", ("es", False)),
-        ("caução pomar", None, ("pt", False)),
+        ("caução pomar", None, (None, False)),
+        ("horario de la biblioteca municipal", "es", ("es", False)),
     ],
 )
 def test_language_is_sure_if_two_indications_agree(

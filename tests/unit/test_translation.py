@@ -34,6 +34,7 @@ def test_words_of_one_language_are_compared_as_they_are() -> None:
 def test_words_of_a_language_without_dictionary_are_unknown() -> None:
     assert match_words(["Mieter", "euros"], "de", "en", LEASE) == [None, True]
     assert match_words(["caução"], None, "en", LEASE) == [None]
+    assert match_words(["caução"], "pt", "de", LEASE) == [None]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,16 @@ def test_words_of_a_language_without_dictionary_are_unknown() -> None:
 )
 def test_opposite_is_no_translation(word: str, other: str) -> None:
     assert match_words([word], "pt", "en", extract_word_keys(other)) == [False]
+
+
+def test_function_words_are_no_translations() -> None:
+    # The key of "depois" is that of "depo", a form of "depor".
+    assert match_words(["deposit"], "en", "pt", {"depo", "entr", "sao"}) == [False]
+
+
+def test_text_of_unknown_language_may_be_of_either() -> None:
+    assert match_words(["deposit", "tenant"], "en", None, LEASE) == [True, True]
+    assert match_words(["caução", "seguro"], "pt", None, LEASE) == [True, False]
 
 
 @pytest.mark.parametrize(
