@@ -71,7 +71,7 @@ def test_text_of_unknown_language_may_be_of_either() -> None:
     [
         ("Que bandeira mostra o navio Petrel de dia?", "pt"),
         ("Which flag does the ship Petrel show?", "en"),
-        ("Petrel Kessel Ghent?", None),
+        ("Petrel Kessel Obrist?", None),
     ],
 )
 def test_language_is_guessed_by_words_of_one_dictionary(
