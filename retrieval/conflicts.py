@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from retrieval.answer_drafts import CitationList
 from retrieval.answer_values import AnswerType, detect_answer_type
-from retrieval.evidence import Evidence, list_unit_texts, rank_rows, rows_to_quote
+from retrieval.evidence import Evidence, list_unit_texts, rank_rows
 from retrieval.quantities import (
     Quantity,
     QuantityKind,
@@ -113,7 +113,7 @@ def compare_documents(evidence: Evidence, plan: QueryPlan, profile: AnswerProfil
     rows = [row for row in order if scores[row] >= scores[order[0]] - profile.conflict_distance]
     statements = {row: _read_statements(candidates[row]) for row in rows[:_MAX_COMPARED]}
     other_editions: frozenset[int] = frozenset()
-    for lead in rows_to_quote(scores, rows, profile):
+    for lead in select_rows_to_quote(scores, rows, profile):
         places: dict[int, Place] = {}
         values: set[str] = set()
         for row, others in statements.items():
@@ -293,3 +293,14 @@ def _align(
 
 def _list_words(text: str) -> set[str]:
     return {stem_word(word) for word in extract_content_words(text)}
+
+
+def select_rows_to_quote(
+    scores: Sequence[float], ranked_rows: Sequence[int], profile: AnswerProfile
+) -> list[int]:
+    """Return the first rows, as many as are quoted, that are close to the best one."""
+    return [
+        row
+        for row in ranked_rows[: profile.max_quotes]
+        if scores[row] >= scores[ranked_rows[0]] - profile.quote_distance
+    ]

@@ -32,7 +32,6 @@ from retrieval.quote_candidates import QuoteCandidate
 from retrieval.reranking import TokenStateReader, TokenStates
 from retrieval.translation import match_synonyms, match_words
 from retrieval.words import extract_content_words, extract_word_keys, stem_word
-from schemas.answer_profiles import AnswerProfile
 from schemas.errors import AnabranchError
 from schemas.ids import content_id
 from schemas.ports.engines import Embedder, QueryEmbedding, Reranker, RerankPassage, TokenSpans
@@ -406,12 +405,12 @@ def compute_overlaps(
     if not words:
         return np.zeros(len(candidates))
     matches = np.zeros((len(candidates), len(words)))
-    for row, candidate in enumerate(candidates):
-        keys = extract_word_keys(
-            f"{candidate.readable_text} {candidate.lead_in_text} {candidate.context.view.section}"
+    for row, item in enumerate(candidates):
+        text = f"{item.readable_text} {item.lead_in_text} {item.context.view.section}"
+        keys = extract_word_keys(text)
+        matches[row] = np.array(
+            match(words.values(), plan.language, item.chunk.language, keys), bool
         )
-        matched = match(words.values(), plan.language, candidate.chunk.language, keys)
-        matches[row] = [bool(is_held) for is_held in matched]
     idf = np.array([math.log(1 + len(candidates) / (1 + count)) for count in matches.sum(axis=0)])
     return np.asarray(matches @ idf / idf.sum())
 
@@ -487,17 +486,6 @@ def _scale_min_max(values: FloatArray) -> FloatArray:
     low, high = values.min(), values.max()
     scaled: FloatArray = (values - low) / (high - low) if high > low else np.zeros(len(values))
     return scaled
-
-
-def rows_to_quote(
-    scores: Sequence[float], ranked_rows: Sequence[int], profile: AnswerProfile
-) -> list[int]:
-    """Return the first rows, as many as are quoted, that are close to the best one."""
-    return [
-        row
-        for row in ranked_rows[: profile.max_quotes]
-        if scores[row] >= scores[ranked_rows[0]] - profile.quote_distance
-    ]
 
 
 def rank_rows(scores: Sequence[float]) -> list[int]:

@@ -73,8 +73,10 @@ def match_synonyms(
 
 
 def find_equivalents(word: str, source: str | None, target: str | None) -> frozenset[str]:
-    """Return the keys of the word's translations, or in its own language of its synonyms and its
-    own, or both if the language of the text is unknown; none if the dictionary does not have it.
+    """Return the keys of the word's translations; for a text of its own language, of the word and
+    its synonyms.
+
+    Both if the language of the text is unknown, and none if the dictionary does not have the word.
     """
     targets = [_get_base(target)] if target else _LANGUAGES
     return _NONE.union(
@@ -108,6 +110,7 @@ def _get_base(language: str | None) -> str:
 
 @lru_cache(maxsize=1)
 def read_dictionary() -> str:
+    """Return the text of the dictionary, a group of equivalent words on each line."""
     return (files("retrieval") / "translations.txt").read_text(encoding="utf-8")
 
 
@@ -123,7 +126,8 @@ def _read_groups() -> list[dict[str, set[str]]]:
     ]
 
 
-@lru_cache(maxsize=len(_LANGUAGES) ** 2 + 16)
+# Bounded: the language comes from the request.
+@lru_cache(maxsize=64)
 def _load_dictionary(source: str, target: str) -> Dictionary:
     """Return the equivalents in the target language, synonyms if it is the source; empty without
     words of both.
