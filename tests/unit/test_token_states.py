@@ -35,9 +35,10 @@ def test_packed_states_round_trip(rows: int, columns: int, seed: int) -> None:
     found, found_ids = unpack_states(pack_states(states, ids, StateScale.for_random_rows(columns)))
     assert np.array_equal(found_ids, ids) and found_ids.dtype == np.int32
     assert found.shape == (rows, columns)
-    # Two bits keep .94 of a normal distribution, four bits .995; a few numbers may be far from one.
+    # Two bits keep .94 of a normal distribution, four bits .995. A few numbers may be far from one:
+    # of 24,000 random rows, the worst kept .919 and .968.
     if columns >= 64:
-        assert (np.sum(take_leading(found) * take_leading(states), axis=1) > 0.98).all()
+        assert (np.sum(take_leading(found) * take_leading(states), axis=1) > 0.95).all()
         assert (np.sum(found * states, axis=1) > 0.9).all()
 
 
