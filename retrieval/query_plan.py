@@ -194,8 +194,14 @@ def detect_question_language(
     # words agree on 324, and always rightly.
     indications = [languages.detect(question), guess_likelier_language(question)]
     if any(indications):
-        # Alone, the dictionary would take Spanish words for Portuguese ones.
-        indications.append(guess_by_dictionary(extract_content_words(question)))
+        # Alone, the dictionary would take Spanish words for Portuguese ones. Names tell nothing of
+        # the question's language.
+        names = {word for name in find_written_names(question) for word in split_words(name)}
+        indications.append(
+            guess_by_dictionary(
+                word for word in extract_content_words(question) if word not in names
+            )
+        )
     votes = Counter(language for language in indications if language is not None)
     # The first that most of them indicate.
     language, count = max(votes.items(), key=itemgetter(1), default=(None, 0))

@@ -62,6 +62,8 @@ class FixedDetector:
         ("Por que zumbe a bomba sem rodar?", None, ("pt", True)),
         ("Por que zumbe a bomba sem rodar?", "es", ("pt", True)),
         ("Por que zumbe a bomba sem rodar?", "pt", ("pt", True)),
+        # A word of the other language is part of a name.
+        ("Quem dirige a biblioteca de Marlow Street?", None, ("pt", True)),
         # The dictionary alone.
         ("caução pomar", "pt", ("pt", True)),
         ("caução pomar", "es", ("es", False)),
