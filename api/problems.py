@@ -55,6 +55,7 @@ STATUS_BY_CODE = {
     "IDEMPOTENCY_KEY_REUSED": 422,
     "RANGE_NOT_SATISFIABLE": 416,
     "NO_SPACE": 507,
+    "RUN_TIMED_OUT": 504,
 } | dict.fromkeys(
     (
         "GENERATION_BEHIND",

@@ -121,9 +121,11 @@ class StoppedCall(Value):
 
 
 class RunProfile(Value):
-    """How long a run in the background may take."""
+    """How long a question may take, and a step of a run in the background."""
 
-    timeout_s: float = Field(300.0, ge=1, le=3600, description="Seconds after which the run stops.")
+    timeout_s: float = Field(
+        300.0, ge=1, le=3600, description="Seconds after which a question or a run stops."
+    )
     step_timeout_s: float = Field(
         150.0,
         ge=1,

@@ -147,7 +147,11 @@ async def prepare_api(
         records, past_texts = PgListings(storage.pool), PgRecordedTexts(storage.pool)
         collections = CollectionService(storage, profiles.get, overrides.clock, overrides.fresh_id)
         query_service = QueryService(
-            retrievers, metrics, overrides.fresh_id, collections.apply_default_profile
+            retrievers,
+            metrics,
+            overrides.fresh_id,
+            collections.apply_default_profile,
+            profiles.select,
         )
         run_service = RunService(
             query_service.query,

@@ -32,7 +32,7 @@ from schemas.questions import (
 )
 from schemas.run_records import RunMessage, RunStatus, RunStep, StoppedRun, StoppedState
 from services.background_tasks import run_in_background
-from services.query.service import ApplyDefaultProfile
+from services.query.service import ApplyDefaultProfile, build_run_timeout_error
 
 log = structlog.get_logger(__name__)
 GRACE = timedelta(seconds=30)
@@ -261,12 +261,8 @@ class RunService:
             run.stop = ("failed", error.code, error.detail, error.remedy)
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
-                run.stop = (
-                    "timed_out",
-                    "RUN_TIMED_OUT",
-                    f"The run took longer than {run.limits.timeout_s:g} s.",
-                    "Raise run.timeout_s of the profile, or ask a narrower question.",
-                )
+                reason = build_run_timeout_error(run.limits.timeout_s)
+                run.stop = ("timed_out", reason.code, reason.detail, reason.remedy)
             else:
                 log.exception("run_failed", run=str(run.run_id))
                 run.stop = ("failed", "INTERNAL", "The run failed.", "See the log of the server.")

@@ -18,6 +18,7 @@ import structlog
 from retrieval.retriever import Retriever
 from schemas.errors import AnabranchError, NotFound, TransientError
 from schemas.principals import Principal
+from schemas.profiles import Profile
 from schemas.questions import (
     OnProgress,
     QueryRequest,
@@ -115,6 +116,7 @@ class QueryService:
     metrics: Metrics
     fresh_id: Callable[[], UUID]
     apply_default_profile: ApplyDefaultProfile
+    select_profile: Callable[[SearchRequest], Profile]
 
     async def search(self, caller: Principal, request: SearchRequest) -> SearchResponse:
         run = self.fresh_id()
@@ -126,6 +128,7 @@ class QueryService:
                 request,
                 lambda retriever, name: retriever.search(caller, request, run, generation=name),
             ),
+            self.select_profile(request).run.timeout_s,
         )
 
     async def query(
@@ -135,8 +138,10 @@ class QueryService:
         on_progress: OnProgress = ignore_progress,
         run: UUID | None = None,
     ) -> QueryResponse:
-        run = run or self.fresh_id()
         request = await self.apply_default_profile(caller, request)
+        # A run in the background has a time-out of its own, which ends its status too.
+        timeout_s = self.select_profile(request).run.timeout_s if run is None else None
+        run = run or self.fresh_id()
         with self.metrics.streams.track_inprogress() if request.stream else nullcontext():
             return await self._measure(
                 "query",
@@ -147,6 +152,7 @@ class QueryService:
                         caller, request, run, on_progress, generation=name
                     ),
                 ),
+                timeout_s,
             )
 
     async def _with_retriever(
@@ -166,10 +172,12 @@ class QueryService:
         async with self.retrievers.acquire(None) as (name, retriever):
             return await run_query(retriever, name)
 
-    async def _measure(self, kind: str, run: UUID, run_query: Callable[[], Awaitable[R]]) -> R:
+    async def _measure(
+        self, kind: str, run: UUID, run_query: Callable[[], Awaitable[R]], timeout_s: float | None
+    ) -> R:
         started_at = time.perf_counter()
         try:
-            response = await run_query()
+            response = await _run_within(timeout_s, run_query)
         except AnabranchError as error:
             self.metrics.record_failed_query()
             log.warning(
@@ -191,3 +199,23 @@ class QueryService:
             ms=round(seconds * 1000),
         )
         return response
+
+
+async def _run_within(timeout_s: float | None, run_query: Callable[[], Awaitable[R]]) -> R:
+    """Raise TransientError when the time-out of the profile has passed."""
+    limit = asyncio.timeout(timeout_s)
+    try:
+        async with limit:
+            return await run_query()
+    except TimeoutError:
+        if timeout_s is None or not limit.expired():
+            raise
+        raise build_run_timeout_error(timeout_s) from None
+
+
+def build_run_timeout_error(timeout_s: float) -> TransientError:
+    return TransientError(
+        f"The run took longer than {timeout_s:g} s.",
+        code="RUN_TIMED_OUT",
+        remedy="Raise run.timeout_s of the profile, or ask a narrower question.",
+    )

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -24,10 +25,12 @@ from anabranch.process.data_folder import (
 )
 from anabranch.process.stage_selection import select_stages
 from processors import STAGES
+from schemas.budgets import RunProfile
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound, TransientError
 from schemas.generations import EmbedConfig, Generation, GenerationState, IndexConfig
 from schemas.principals import Principal
-from schemas.questions import SearchRequest, SearchResponse, Trace
+from schemas.profiles import Profile
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Trace
 from services.instrumentation.metrics import Metrics
 from services.query import service
 from services.query.retriever_pool import RetrieverPool, open_retriever_pool
@@ -282,6 +285,7 @@ async def test_query_retries_on_live_generation_after_drop() -> None:
         Metrics("1"),
         lambda: UUID(int=1),
         keep_profile,
+        lambda request: Profile(name="default"),
     )
     assert (
         await query_service.search(LOCAL_CALLER, SearchRequest(query="heron"))
@@ -289,6 +293,26 @@ async def test_query_retries_on_live_generation_after_drop() -> None:
     assert retriever.requests == [(None, "g1"), (None, "g2")]
     with pytest.raises(NotFound):
         await query_service.search(LOCAL_CALLER, SearchRequest(query="heron", generation="g1"))
+
+
+async def test_query_that_exceeds_run_timeout_is_ended() -> None:
+    class HangingRetriever(DroppingRetriever):
+        async def query(self, *args: Any, **options: Any) -> QueryResponse:
+            await asyncio.Event().wait()
+            raise AssertionError("unreachable")
+
+    generation_store = FakeGenerationStore(make_generation("g1", "live", 4))
+    query_service = QueryService(
+        RetrieverPool(generation_store, HangingRetriever(generation_store).prepare),  # type: ignore[arg-type]
+        Metrics("1"),
+        lambda: UUID(int=1),
+        keep_profile,
+        lambda request: Profile(name="default", run=RunProfile(timeout_s=1)),
+    )
+    with pytest.raises(TransientError, match="longer than 1 s") as raised:
+        async with asyncio.timeout(5):
+            await query_service.query(LOCAL_CALLER, QueryRequest(query="heron"))
+    assert raised.value.code == "RUN_TIMED_OUT"
 
 
 async def test_unqueryable_generations_are_rejected() -> None:
