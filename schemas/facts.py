@@ -12,7 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from schemas.timestamps import Timestamp
-from schemas.values import Value
+from schemas.values import ReaderName, Value
 
 FactStatus = Literal["proposed", "approved", "rejected", "replaced"]
 Decision = Literal["approved", "rejected"]
@@ -42,7 +42,7 @@ class FactRequest(BaseModel):
         None, min_length=1, max_length=MAX_PART, description="Where the fact comes from."
     )
     expires_at: Timestamp | None = Field(None, description="From then on the fact is not used.")
-    readers: list[Annotated[str, StringConstraints(min_length=1, max_length=256)]] | None = Field(
+    readers: list[ReaderName] | None = Field(
         None,
         max_length=100,
         description="Names such as `user:ana` that may read the fact. Null: the whole tenant.",
