@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
+
+from cachetools import TTLCache
 
 from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
 from schemas.events import FactApproved, FactProposed, FactRejected
@@ -22,6 +24,12 @@ from streams.publisher import build_root_event
 CE_SOURCE = "anabranch/api"
 # How long a fact that was just proposed may take to reach the tables.
 FACT_WAIT_S = 2.0
+# How long a proposal counts as known although the tables do not show it yet.
+PENDING_S = 10.0
+MAX_PENDING = 10_000
+
+FactKey = tuple[str, str, str, str, tuple[str, ...] | None]
+"""Tenant, subject, predicate, object and readers: what makes two facts equal."""
 
 
 class FactStore(Protocol):
@@ -39,6 +47,9 @@ class FactService:
     codec: Codec
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
+    pending: TTLCache[FactKey, UUID] = field(
+        default_factory=lambda: TTLCache(MAX_PENDING, PENDING_S)
+    )
 
     async def propose(self, caller: Principal, request: FactRequest) -> FactReceipt:
         """Publish the fact, unless its equal is proposed or approved.
@@ -56,16 +67,23 @@ class FactService:
             await self._await_fact(caller, request.replaces)
         elif equal := await self.facts.find_equal(caller.tenant, request, now):
             return FactReceipt(fact_id=equal, duplicate=True)
-        fact_id = self.fresh_id()
-        await self._publish(
-            FactProposed(
-                fact_id=fact_id,
-                tenant=caller.tenant,
-                stated_by=caller.id,
-                stated_at=now,
-                **request.model_dump(),
+        key = _build_key(caller.tenant, request)
+        if request.replaces is None and (equal := await self._find_pending(caller, key)):
+            return FactReceipt(fact_id=equal, duplicate=True)
+        fact_id = self.pending[key] = self.fresh_id()
+        try:
+            await self._publish(
+                FactProposed(
+                    fact_id=fact_id,
+                    tenant=caller.tenant,
+                    stated_by=caller.id,
+                    stated_at=now,
+                    **request.model_dump(),
+                )
             )
-        )
+        except BaseException:
+            self.pending.pop(key, None)
+            raise
         return FactReceipt(fact_id=fact_id)
 
     async def approve(self, caller: Principal, fact_id: UUID) -> FactReceipt:
@@ -100,6 +118,14 @@ class FactService:
             raise _unknown_fact_error(fact_id)
         return fact
 
+    async def _find_pending(self, caller: Principal, key: FactKey) -> UUID | None:
+        """Return the equal fact that this process published and the tables do not show yet."""
+        fact_id = self.pending.get(key)
+        # What the tables show was compared with them already: it may have been rejected since.
+        if fact_id is None or await self.facts.find(caller, fact_id) is not None:
+            return None
+        return fact_id
+
     async def _check_open(self, caller: Principal, fact_id: UUID) -> None:
         if (await self._await_fact(caller, fact_id)).status == "replaced":
             raise InvalidRequest(
@@ -133,3 +159,8 @@ def _unknown_fact_error(fact_id: UUID) -> NotFound:
     return unknown_resource_error(
         "fact", fact_id, "List facts with `anabranch facts list` or GET /v1/facts."
     )
+
+
+def _build_key(tenant: str, request: FactRequest) -> FactKey:
+    readers = None if request.readers is None else tuple(request.readers)
+    return tenant, request.subject, request.predicate, request.object, readers
