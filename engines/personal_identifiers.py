@@ -187,6 +187,13 @@ def _find_ssns(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
             yield match.span()
 
 
+def find_unknown_regions(regions: Iterable[str]) -> list[str]:
+    """Return the countries that have no numbering plan here."""
+    from phonenumbers import SUPPORTED_REGIONS
+
+    return [region for region in regions if region not in SUPPORTED_REGIONS]
+
+
 def _find_phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]:
     if not _PHONE_DIGITS.search(text):
         return

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from engines.personal_identifiers import find_unknown_regions
 from schemas.budgets import BudgetProfile
 from schemas.errors import ConfigurationError, InvalidRequest, unknown_resource_error
 from schemas.ids import sha256_hex
@@ -254,6 +255,11 @@ def parse_profiles(files: Mapping[str, Mapping[str, Settings]]) -> ProfileCatalo
 
 
 def _list_files(folder: Path) -> Iterable[tuple[ProfileType, Path]]:
+    if misnamed := sorted([*folder.glob("*.yml"), *folder.glob("*/*.yml")]):
+        raise ConfigurationError(
+            f"Invalid profile {misnamed[0]}: the name of a profile ends in .yaml.",
+            remedy=f"Rename the file to {misnamed[0].stem}.yaml.",
+        )
     yield from (("workflow", path) for path in sorted(folder.glob("*.yaml")))
     for path in sorted(folder.glob("*/*.yaml")):
         profile_type = next((name for name in SECTIONS_BY_TYPE if name == path.parent.name), None)
@@ -266,12 +272,43 @@ def _list_files(folder: Path) -> Iterable[tuple[ProfileType, Path]]:
 
 
 def _read_file(profile_type: ProfileType, path: Path) -> Settings:
-    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    # A SafeLoader.
+    settings = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
     checked = FILE_MODELS[profile_type].model_validate({} if settings is None else settings)
     settings = checked.model_dump(mode="json", exclude_unset=True)
     # A file is named after its path alone.
     settings.pop("name", None)
+    # Not in the schema, which past runs have to satisfy too.
+    if regions := settings.get("redaction", {}).get("phone_regions"):
+        _check_phone_regions(regions)
     return settings
+
+
+def _check_phone_regions(regions: Iterable[str]) -> None:
+    """Raise ValueError for an unknown country, whose numbers would not be masked."""
+    if unknown := find_unknown_regions(regions):
+        raise ValueError(
+            f"redaction.phone_regions: unknown country {unknown[0]!r}; give a code of ISO 3166"
+        )
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """Refuses a key that stands twice, of which YAML would keep the last without notice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys: set[Any] = set()
+        for key_node, _ in node.value:
+            # Keys that a merge (<<) brings may be replaced.
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                continue  # validation names it
+            if key in keys:
+                line = key_node.start_mark.line + 1
+                raise ValueError(f"key {key!r} stands twice, again in line {line}")
+            keys.add(key)
+        return super().construct_mapping(node, deep)
 
 
 @contextmanager

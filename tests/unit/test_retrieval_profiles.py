@@ -260,6 +260,16 @@ def test_invalid_override_is_refused_by_key(overrides: dict[str, Any], key: str)
         ("odd.yaml", "answer: {threshold: .nan}", r"odd\.yaml: answer\.threshold"),
         ("generation/odd.yaml", "answer: {timeout_s: .inf}", r"odd\.yaml: answer\.timeout_s"),
         ("odd.yaml", "answer: " + "[" * 5_000, r"odd\.yaml: "),
+        (
+            "odd.yaml",
+            "fusion: {rrf_k: 4}\nfusion: {named: 5}",
+            r"odd\.yaml: key 'fusion' .* line 2",
+        ),
+        ("odd.yaml", "fusion:\n  rrf_k: 4\n  rrf_k: 5", r"odd\.yaml: key 'rrf_k' .* line 3"),
+        ("odd.yaml", "redaction: {phone_regions: [US, UK]}", r"phone_regions: .* 'UK'"),
+        ("context/odd.yaml", "redaction: {phone_regions: [EN]}", r"phone_regions: .* 'EN'"),
+        ("odd.yml", "fusion: {rrf_k: 4}", r"odd\.yml: .* ends in \.yaml"),
+        ("fusion/odd.yml", "fusion: {rrf_k: 4}", r"odd\.yml: .* ends in \.yaml"),
     ],
 )
 async def test_reload_keeps_profiles_when_a_file_is_invalid(
