@@ -56,7 +56,7 @@ from retrieval.retrieval_result import (
     date_result,
 )
 from retrieval.routing import choose_route, drop_graph, escalate_query
-from retrieval.stated_filters import format_filter_assumption
+from retrieval.stated_filters import format_dropped_filter, format_filter_assumption
 from retrieval.token_weights import weigh_tokens
 from schemas.channels import GraphProfile
 from schemas.errors import AnabranchError
@@ -240,6 +240,7 @@ async def _search(
     )
     assumptions = [
         *([format_filter_assumption(plan.stated)] if plan.stated else []),
+        *([format_dropped_filter(plan.dropped)] if plan.dropped else []),
         *map(format_alias_assumption, (*aliases, *stated_aliases)),
         *(format_assumption(link, question) for link in candidates.links),
     ]

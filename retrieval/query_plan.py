@@ -65,7 +65,8 @@ class QueryPlan:
     they are not those of the question. `weights` are factors on the channels' weights, and `k`
     their candidates where not the profile's, all times `widen`. `further` are the words that were
     searched for instead, as the chat model asked for them. `unfiltered` is the plan without
-    the filters that the question states. `cypher` is the chat model's query for the graph server,
+    the filters that the question states, and `dropped` are those that a second search left out.
+    `cypher` is the chat model's query for the graph server,
     without the names that the question is linked to.
     """
 
@@ -82,6 +83,7 @@ class QueryPlan:
     further: str = ""
     stated: StatedFilters | None = None
     unfiltered: QueryPlan | None = None
+    dropped: StatedFilters | None = None
     weights: Mapping[Channel, float] = field(default_factory=dict)
     k: Mapping[Channel, int] = field(default_factory=dict)
     widen: float = 1.0

@@ -121,8 +121,10 @@ def escalate_query(
         is_exhausted = candidates.complete.issuperset(candidates.traces)
         if goal != "answer" or profile.widen == 1 or is_exhausted or not plan.has_topic:
             return None
-    wordings = f" with {', '.join(dropped.wordings) or 'filters'}" if dropped else ""
-    wider_plan = plan.unfiltered if dropped and plan.unfiltered else plan
+    wordings = f" with {dropped.quoted_wordings or 'filters'}" if dropped else ""
+    wider_plan = plan
+    if dropped and plan.unfiltered:
+        wider_plan = replace(plan.unfiltered, dropped=dropped)
     wider_route = Route(
         mode="hybrid",
         decided_by="rules",

@@ -66,6 +66,11 @@ class StatedFilters:
     wordings: tuple[str, ...]
     question: str
 
+    @property
+    def quoted_wordings(self) -> str:
+        """Empty where a planning model found the filters."""
+        return ", ".join(f"“{wording}”" for wording in self.wordings)
+
 
 def find_stated_filters(question: str, requested: Filters) -> StatedFilters | None:
     """Return the filters that the question states, or None.
@@ -169,13 +174,20 @@ def _cut(question: str, spans: list[tuple[int, int]]) -> str:
 
 
 def format_filter_assumption(stated: StatedFilters) -> str:
-    wordings = ", ".join(f"“{wording}”" for wording in stated.wordings) or "The planning model"
+    return f"{_format_restriction(stated)}. Set infer_filters to false to search all documents."
+
+
+def format_dropped_filter(stated: StatedFilters) -> str:
+    return (
+        f"{_format_restriction(stated)}, which hold no answer. All documents were searched instead."
+    )
+
+
+def _format_restriction(stated: StatedFilters) -> str:
     conditions = [
         *(f"tag {tag}" for tag in stated.filters.tags),
         *([f"from {stated.filters.date_from}"] if stated.filters.date_from else []),
         *([f"to {stated.filters.date_to}"] if stated.filters.date_to else []),
     ]
-    return (
-        f"{wordings} restricts the search to documents with {', '.join(conditions)}. Set "
-        "infer_filters to false to search all documents."
-    )
+    subject = stated.quoted_wordings or "The planning model"
+    return f"{subject} restricts the search to documents with {', '.join(conditions)}"

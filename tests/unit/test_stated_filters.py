@@ -120,5 +120,6 @@ async def test_filter_without_documents_is_dropped_by_the_second_search() -> Non
     response = await search_with_tag(make_harness())
     assert response.results[0].external_id == "lease"
     route = response.trace.route
-    assert route.escalated_from is not None and "documents tagged staff" in route.reason
+    assert route.escalated_from is not None and "“documents tagged staff”" in route.reason
+    assert any("All documents were searched" in note for note in response.trace.notes)
     assert response.trace.plan is not None and response.trace.plan.filters is None
