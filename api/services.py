@@ -156,8 +156,6 @@ class ListingPort(Protocol):
         self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
     ) -> tuple[list[Fact], str | None]: ...
 
-    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None: ...
-
     async def list_dead_letters(
         self, tenant: str, *, stage: str | None, after: str | None, limit: int
     ) -> tuple[list[dict[str, Any]], str | None]: ...
@@ -288,6 +286,8 @@ class AuditTrailPort(Protocol):
 
 class RunHistoryPort(Protocol):
     """Raises NotFound for an unknown or incompletely recorded run."""
+
+    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]: ...
 
     async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]: ...
 

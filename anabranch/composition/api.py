@@ -51,7 +51,7 @@ from services.query.feedback import FeedbackService, MeteredFeedback
 from services.query.orphaned_runs import OrphanedRunReporter, open_orphaned_run_reporter
 from services.query.profile_reload import ProfileReloader, open_profile_reloader
 from services.query.retriever_pool import open_retriever_pool
-from services.query.run_history import LineageService, QueryEventTap, RunHistory
+from services.query.run_history import LineageService, QueryEventTap, RecentRunLookup, RunHistory
 from services.query.runs import RunService, open_run_service
 from services.query.service import ConcurrencyLimiter, QueryService
 from services.replay.service import ReplayService
@@ -145,6 +145,7 @@ async def prepare_api(
         }
         documents = PgDocuments(storage.pool, document_stages)
         records, past_texts = PgListings(storage.pool), PgRecordedTexts(storage.pool)
+        recent_runs = RecentRunLookup(records, event_tap.has_answered)
         collections = CollectionService(storage, profiles.get, overrides.clock, overrides.fresh_id)
         query_service = QueryService(
             retrievers,
@@ -267,7 +268,7 @@ async def prepare_api(
             public_url=settings.api.public_url.rstrip("/"),
             runs=runs,
             run_history=RunHistory(
-                records,
+                recent_runs,
                 past_texts,
                 PgGenerations(storage.pool),
                 retrievers.acquire,
@@ -285,7 +286,7 @@ async def prepare_api(
                 LineageTracer(
                     PgLineage(storage.pool), past_texts, storage.log, storage.codec, storage.blobs
                 ),
-                records,
+                recent_runs,
             ),
             api_keys=ApiKeyService(api_keys, audit, overrides.clock),
             audit=audit,

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
 from api.responses import JsonObject, Page, ResponseModel, Time
 from api.sse import MEDIA_TYPE, stream_messages
-from schemas.errors import InvalidRequest, unknown_run_error
+from schemas.errors import InvalidRequest
 from schemas.questions import QueryRequest, QueryResponse, SearchResponse
 from schemas.run_records import RunDiff, RunMessage, RunStatus, StoppedState
 
@@ -190,9 +190,7 @@ def _format_message(message: RunMessage) -> bytes:
 @router.get("/runs/{run}/artifacts", operation_id="get_run_artifacts")
 async def get_run_artifacts(run: UUID, services: ServicesDep, caller: Caller) -> RunArtifacts:
     """Get the results of the steps, with every number that entered a sum."""
-    run_fields = await services.listings.get_run(caller, run)
-    if run_fields is None:
-        raise unknown_run_error(run)
+    run_fields = await services.run_history.get_run(caller, run)
     record, response = run_fields["run_record"] or {}, run_fields["response"] or {}
     trace = response.get("trace") or {}
     has_answer = bool(response)
@@ -223,9 +221,7 @@ async def cancel_run(run: UUID, services: ServicesDep, caller: Caller) -> RunSta
 @router.get("/runs/{run}", operation_id="get_run")
 async def get_run(run: UUID, services: ServicesDep, caller: Caller) -> Run:
     """Get a run."""
-    run_fields = await services.listings.get_run(caller, run)
-    if run_fields is None:
-        raise unknown_run_error(run)
+    run_fields = await services.run_history.get_run(caller, run)
     return Run.model_validate(run_fields)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from schemas.questions import QueryRequest
 from schemas.run_records import RunDiff
 
 MAX_RECENT_RUNS = 10_000
+# How long the answer of a run that this process gave may take to reach the tables.
+RUN_WAIT_S = 5.0
 
 
 class RunLookup(Protocol):
@@ -67,6 +70,25 @@ class QueryEventTap:
 
 
 @dataclass(frozen=True, slots=True)
+class RecentRunLookup:
+    """Looks a run up in the tables, and waits for one that this process has just answered."""
+
+    runs: RunLookup
+    has_answered: Callable[[str, UUID], bool]
+
+    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + RUN_WAIT_S
+        # A limited caller sees only its own runs, which the tables alone can tell.
+        may_wait = caller.readers is None and self.has_answered(caller.tenant, run_id)
+        row = await self.runs.get_run(caller, run_id)
+        while may_wait and (row is None or row["answered_at"] is None) and loop.time() < deadline:
+            await asyncio.sleep(RUN_WAIT_S / 50)
+            row = await self.runs.get_run(caller, run_id)
+        return row
+
+
+@dataclass(frozen=True, slots=True)
 class RunHistory:
     """Rerun and compare past runs.
 
@@ -81,11 +103,17 @@ class RunHistory:
     sentences: SentenceSplitter
     fresh_id: Callable[[], UUID]
 
+    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
+        row = await self.runs.get_run(caller, run_id)
+        if row is None:
+            raise unknown_run_error(run_id)
+        return row
+
     async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         """Rerun on the recorded texts; returns `{run_id, kind, same, differences[], missing[],
         response}`.
         """
-        row = await self._fetch_run(caller, run_id)
+        row = await self.get_run(caller, run_id)
         result = await rerun_run(row, caller, self.tables, self.sentences)
         return {
             "run_id": run_id,
@@ -98,9 +126,9 @@ class RunHistory:
 
     async def diff_run(self, caller: Principal, run_id: UUID, other_run_id: UUID | None) -> RunDiff:
         """Compare with another run, or with the same query now, which becomes a run of its own."""
-        earlier = parse_run(await self._fetch_run(caller, run_id))
+        earlier = parse_run(await self.get_run(caller, run_id))
         later = (
-            parse_run(await self._fetch_run(caller, other_run_id))
+            parse_run(await self.get_run(caller, other_run_id))
             if other_run_id
             else await self._run_again(caller, earlier)
         )
@@ -118,12 +146,6 @@ class RunHistory:
             later,
             DiffContext(generations, await self.tables.fetch_current(caller, documents)),
         )
-
-    async def _fetch_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
-        row = await self.runs.get_run(caller, run_id)
-        if row is None:
-            raise unknown_run_error(run_id)
-        return row
 
     async def _run_again(self, caller: Principal, earlier: RecordedRun) -> RecordedRun:
         """Run on the live generation with the current profile of that name."""

@@ -423,9 +423,6 @@ class NoRecords:
     ) -> tuple[list[Fact], str | None]:
         return [], None
 
-    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None:
-        return None
-
     async def list_dead_letters(
         self, tenant: str, **_: Any
     ) -> tuple[list[dict[str, Any]], str | None]:
@@ -498,6 +495,9 @@ class MemoryFeed:
 
 class NoHistory:
     """A stream without events."""
+
+    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
+        raise NotFound(f"no run {run_id}", remedy="List them.")
 
     async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         raise NotFound(f"no run {run_id}", remedy="List them.")
