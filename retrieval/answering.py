@@ -197,7 +197,10 @@ def _mark_fallback(
     reason = (
         error.detail if isinstance(error, AnabranchError) else f"timed out after {timeout_s:g} s"
     )
-    note = f"The chat model {model} gave no usable answer ({reason}); the answer is quoted instead."
+    note = (
+        f"The chat model {model} gave no usable answer ({reason.rstrip('.')}); the answer is "
+        "quoted instead."
+    )
     model_error = error if isinstance(error, InvalidModelOutput) else None
     return replace(
         draft,

@@ -49,14 +49,15 @@ class ModelUse:
     def note(self) -> str | None:
         if self.failure is None:
             return None
+        failure = self.failure.rstrip(".")
         if self.task == "cypher":
             return (
-                f"The chat model {self.model} gave no usable graph query ({self.failure}); the "
+                f"The chat model {self.model} gave no usable graph query ({failure}); the "
                 "built-in one was used."
             )
         verb = "planned" if self.task == "plan" else "routed"
         return (
-            f"The chat model {self.model} gave no usable {self.task} ({self.failure}); the "
+            f"The chat model {self.model} gave no usable {self.task} ({failure}); the "
             f"question was {verb} by rules."
         )
 

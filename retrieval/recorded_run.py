@@ -211,9 +211,12 @@ def parse_run(run: Mapping[str, Any]) -> RecordedRun:
         )
     if missing:
         raise NotFound(
-            f"Run {run['run_id']} has no {', no '.join(missing)}.",
+            f"Run {run['run_id']} has no recorded {' and no '.join(missing)}.",
             code="RUN_INCOMPLETE",
-            remedy="It is still running, has failed, or was recorded by an older version.",
+            remedy=(
+                "Wait until it has ended. If it was stopped, or recorded by an older version, send "
+                "the query again."
+            ),
         )
     is_query = run["kind"] == "query"
     try:

@@ -211,11 +211,12 @@ async def test_answer_without_remaining_sentences_is_refused() -> None:
     assert response.refused and response.code == "INSUFFICIENT_CONTEXT" and response.citations == []
 
 
-@pytest.mark.parametrize("failure", [InvalidModelOutput("no JSON"), {"sentences": "oops"}])
+@pytest.mark.parametrize("failure", [InvalidModelOutput("no JSON."), {"sentences": "oops"}])
 async def test_invalid_model_output_falls_back_to_quotes(failure: object) -> None:
     _, response = await query_with_chat(ScriptedChat(failure))  # type: ignore[arg-type]
     assert response.answer is not None and response.trace.models["answer"] == "extractive"
     assert "gave no usable answer" in response.limitations[0]
+    assert ".)" not in response.limitations[0]
 
 
 async def test_cross_language_answer_is_verified_by_numbers() -> None:

@@ -198,7 +198,7 @@ async def test_rerun_requires_recorded_response() -> None:
     built = make_harness()
     await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
     built.published_events.pop()
-    with pytest.raises(NotFound, match="has no response, no run_record"):
+    with pytest.raises(NotFound, match="has no recorded response and no run_record"):
         await rerun_query(built)
 
 
