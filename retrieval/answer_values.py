@@ -155,11 +155,18 @@ _DIMENSIONS: Sequence[tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]] 
             "temperatur(?:e|en|a|as|es)?|température|how (?:hot|warm|cold)|wie (?:heiß|warm|kalt)",
             "[°º] ?[cf]?|[℃℉]|[ck]|celsius|kelvin|degrees?|graus?|grados?|degrés?|grad",
         ),
+        (
+            "speeds?|velocidades?|vitesses?|geschwindigkeit(?:en)?|drehzahl",
+            "knots?|nós|nudos?|nœuds?|knoten|[km]ph|rpm|[kmg]?bps"
+            r"|(?:[^\W\d_]{1,20} ?)?(?:/ ?|per |an |por |par |pro )"
+            "(?:h|s|min|hours?|hora|heure|stunde|minutes?|minuto|seconds?|segundo|seconde|sekunde)",
+        ),
     )
 )
 _AMOUNT_ASKED = re.compile(
     r"\b(?:how much|de quanto|de cuánto|wie hoch|a combien|à combien)\b", re.I
 )
+_HOW_HIGH = re.compile(r"\b(?:how high|wie hoch)\b", re.I)
 _CLAUSE_END = re.compile(r"[,;:.!?](?=\s)|\s(?:and|but|or|e|mas|ou|y|pero|et|mais|und|aber|oder)\s")
 
 
@@ -177,9 +184,17 @@ def detect_answer_type(question: str) -> AnswerType | None:
 def find_value(
     answer_type: AnswerType | None, sentence: str, question: str
 ) -> tuple[int, int] | None:
-    """Return the span of the first value of the type that the query itself does not contain."""
+    """Return the span of the first value of the type that the query itself does not contain.
+
+    None if it asks for a length, weight, temperature or speed and the text has no unit of it.
+    """
     if answer_type is None:
         return None
+    # Fees are high too, and people are counted in a weight room.
+    if answer_type == "number" and not (_COUNTED.search(question) or _HOW_HIGH.search(question)):
+        asked_units = _find_asked_units(question)
+        if asked_units is not None and not asked_units.search(sentence):
+            return None
     return next(
         (
             match.span()
@@ -188,6 +203,10 @@ def find_value(
         ),
         None,
     )
+
+
+def _find_asked_units(question: str) -> re.Pattern[str] | None:
+    return next((units for asked, _, units in _DIMENSIONS if asked.search(question)), None)
 
 
 def holds_numeral(text: str) -> bool:
@@ -266,14 +285,11 @@ def _prefer_unit(matches: list[re.Match[str]], sentence: str, question: str) -> 
     return fitting or matches
 
 
-_HOW_HIGH = re.compile(r"\b(?:how high|wie hoch)\b", re.I)
-
-
 def holds_other_dimension(question: str, texts: Sequence[str]) -> bool:
-    """Tell whether the texts give a length, weight or temperature, and none of the one of these
-    that the question asks for. A number without a unit may be any of them.
+    """Tell whether the texts give a length, weight, temperature or speed, and none of the one of
+    these that the question asks for. A number without a unit may be any of them.
     """
-    asked_units = next((units for asked, _, units in _DIMENSIONS if asked.search(question)), None)
+    asked_units = _find_asked_units(question)
     if asked_units is None or any(asked_units.search(text) for text in texts):
         return False
     # Fees and rates are high, too.

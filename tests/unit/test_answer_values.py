@@ -6,6 +6,7 @@ from retrieval.answer_values import (
     choose_cell,
     choose_value,
     detect_answer_type,
+    find_value,
     holds_other_dimension,
     lacks_count,
 )
@@ -109,10 +110,29 @@ def test_cell_under_the_column_of_the_question_is_chosen(question: str, cell: in
         ("How high is the fee?", "The fee is 3 euros. The lift carries 450 kg.", False),
         ("How high is the tower?", "The lift carries 450 kg.", True),
         ("Who built the dam?", "It is 14 m high.", False),
+        ("What is the speed limit?", "The channel is 30 metres wide.", True),
+        ("What is the speed limit?", "No more than 6 knots, 150 metres away.", False),
+        ("Qual é a velocidade máxima?", "30 km/h em 200 m", False),
+        ("What is the speed of the pump?", "It weighs 4 kg: 1,450 turns per minute.", False),
     ],
 )
 def test_quantities_of_another_dimension_are_told(question: str, text: str, is_other: bool) -> None:
     assert holds_other_dimension(question, [text]) == is_other
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "value"),
+    [
+        ("What is the speed limit?", "From 6 April it works between buoys 11 and 19.", None),
+        ("What is the speed limit?", "Vessels pass at no more than 6 knots.", "6"),
+        ("What is the weight?", "Weight (kg): 14", "14"),
+        ("How many people use the weight room?", "The weight room has 14 users.", "14"),
+        ("How high is the fee?", "The fee is 3 euros.", "3"),
+    ],
+)
+def test_value_has_the_unit_of_the_dimension(question: str, text: str, value: str | None) -> None:
+    span = find_value(detect_answer_type(question), text, question)
+    assert (text[slice(*span)] if span else None) == value
 
 
 @pytest.mark.parametrize(
