@@ -39,10 +39,10 @@ class ChunkSizes(Value):
         900, ge=100, le=4000, title="Parent size", description="Maximum tokens of a parent chunk."
     )
     child_tokens: int = Field(
-        300, ge=32, le=500, title="Child size", description="Target tokens of a child chunk."
+        330, ge=32, le=500, title="Child size", description="Target tokens of a child chunk."
     )
     whole_tokens: int = Field(
-        400,
+        450,
         ge=32,
         le=500,
         description="A section of at most this many tokens becomes a single child chunk.",

@@ -192,7 +192,7 @@ INVALID_SETTINGS = {
     "chunk.child_tokens": "BAD_SETTING",
     "embed.dimension=5000": "BAD_SETTING",
     "log.encrypt=false": "SETTING_NOT_APPROVED",
-    "chunk.child_tokens=300": "NOTHING_CHANGES",
+    "chunk.child_tokens=330": "NOTHING_CHANGES",
 }
 
 

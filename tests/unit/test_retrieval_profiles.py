@@ -357,9 +357,9 @@ def test_chunking_profile_sets_what_the_settings_leave_open() -> None:
         chunk = build_index_config(load_settings(sets=list(sets))).chunk
         return chunk.parent_tokens, chunk.child_tokens
 
-    assert build() == (900, 300)
+    assert build() == (900, 330)
     assert build("chunk.profile=small") == (450, 100)
-    assert build("chunk.profile=large") == (1500, 320)
+    assert build("chunk.profile=large") == (1500, 330)
     assert build("chunk.profile=large", "chunk.child_tokens=120") == (1500, 120)
     with pytest.raises(ConfigurationError, match=r"chunk\.profile: .*'huge'"):
         build("chunk.profile=huge")

@@ -222,7 +222,7 @@ def test_setting_different_from_index_is_a_named_mismatch() -> None:
     )
     check_config_matches(live, live, "g1")
     with pytest.raises(
-        GenerationMismatch, match=r"chunk\.child_tokens is 100 in the settings, 300 in the index"
+        GenerationMismatch, match=r"chunk\.child_tokens is 100 in the settings, 330 in the index"
     ):
         check_config_matches(wanted, live, "g1")
 
