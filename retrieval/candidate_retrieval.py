@@ -24,7 +24,7 @@ from retrieval.document_links import (
     weigh_documents,
 )
 from retrieval.foreign_hits import filter_foreign_hits, find_foreign_hits
-from retrieval.fusion import FusionInput, compute_lexical_coverage, score_pairs
+from retrieval.fusion import FusionInput, compute_lexical_coverage, score_pairs, score_titles
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.timing import Clock, elapsed_ms
 from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel, LexicalProfile
@@ -469,6 +469,9 @@ def build_fusion_input(
         if candidates.lexical is not None
         else 0.0
     )
+    titles: dict[UUID, float] = {}
+    if query.profile.fusion.title and candidates.lexical is not None and not named:
+        titles = score_titles(query.plan.question, chunks.values(), candidates.lexical.idf)
     semantic_hits = candidates.hits.get("semantic", ())
     return FusionInput(
         candidates.hits,
@@ -477,5 +480,6 @@ def build_fusion_input(
         coverage,
         {hit.chunk_id: hit.background for hit in semantic_hits if hit.background},
         named,
+        titles=titles,
         weight_factors=query.plan.weights,
     )

@@ -16,7 +16,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.words import LexemeIndex, extract_content_words
+from retrieval.words import LexemeIndex, extract_content_words, extract_word_keys, stem_word
 from schemas.channels import Channel
 from schemas.generations import LexicalConfig
 from schemas.ports.search import ChunkView, Hit
@@ -57,8 +57,9 @@ class FusionInput:
     `lexical_coverage` is the share of the query's idf mass that the best lexical hit holds.
     `backgrounds` are the semantic scores of general questions with the chunks.
     `named` weighs the chunks of documents that the question names, and `bridged` those that bridges
-    lead to, found by a channel or not. `weight_factors` of the plan multiply the channels' weights.
-    `terms` are those of `retrieval.fusion_terms` that have a weight.
+    lead to, found by a channel or not; `titles` are those of `score_titles`. `weight_factors` of
+    the plan multiply the channels' weights. `terms` are those of `retrieval.fusion_terms` that have
+    a weight.
     """
 
     hits: Mapping[Channel, Sequence[Hit]]
@@ -68,6 +69,7 @@ class FusionInput:
     backgrounds: Mapping[UUID, float] = field(default_factory=dict)
     named: Mapping[UUID, float] = field(default_factory=dict)
     bridged: Mapping[UUID, float] = field(default_factory=dict)
+    titles: Mapping[UUID, float] = field(default_factory=dict)
     weight_factors: Mapping[Channel, float] = field(default_factory=dict)
     terms: Mapping[str, Mapping[UUID, float]] = field(default_factory=dict)
 
@@ -232,10 +234,12 @@ def _build_fusion(
     if "lexical" in places:
         numbers["lexical"]["coverage"] = inputs.lexical_coverage
     term_weights = profile.term_weights
-    bridged_weight = profile.rrf_bridged if numbers["method"] == "rrf" else profile.bridged
+    is_rrf = numbers["method"] == "rrf"
+    title_weight = 0.0 if is_rrf else profile.title * compute_word_evidence(inputs, profile)
     for name, scores_by_chunk, weight in (
         ("named", inputs.named, profile.named),
-        ("bridged", inputs.bridged, bridged_weight),
+        ("bridged", inputs.bridged, profile.rrf_bridged if is_rrf else profile.bridged),
+        ("title", inputs.titles, title_weight),
         *((name, inputs.terms.get(name, {}), weight) for name, weight in term_weights.items()),
     ):
         if scores_by_chunk:
@@ -305,6 +309,33 @@ def weigh_question_pairs(question: str, idf: Mapping[str, float]) -> dict[Pair, 
         for left, right in pairwise(lexemes)
         if left and right and left != right
     }
+
+
+def score_titles(
+    question: str, chunks: Iterable[ChunkView], idf: Mapping[str, Mapping[str, float]]
+) -> dict[UUID, float]:
+    """Return the share of the question's idf mass that the title of its document holds, by chunk
+    id, without zeros.
+
+    The title says what all of a document is about, so a word counts for more there than in a
+    passage (fields of BM25F: Robertson, Zaragoza and Taylor 2004). A word that the corpus lacks
+    weighs as much as the rarest known one. Of several text search configurations the first counts.
+    """
+    weights = next(iter(idf.values()), {})
+    index, unknown = LexemeIndex(weights), max(weights.values(), default=0.0)
+    masses = {
+        stem_word(word): weights[lexeme] if (lexeme := index.find(word)) else unknown
+        for word in extract_content_words(question)
+    }
+    total = sum(masses.values())
+    if not total:
+        return {}
+    titled = [(chunk.chunk_id, chunk.title) for chunk in chunks if chunk.title]
+    shares = {
+        title: sum(masses[key] for key in masses.keys() & extract_word_keys(title)) / total
+        for title in {title for _, title in titled}
+    }
+    return {chunk_id: shares[title] for chunk_id, title in titled if shares[title]}
 
 
 def _score(chunk: ChunkView, pairs: Mapping[Pair, float], config: LexicalConfig) -> float:

@@ -184,6 +184,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
             record.get_parts("semantic_background"),
             record.get_parts("named"),
             record.get_parts("bridged"),
+            record.get_parts("title"),
             trace.plan.weights if trace.plan else {},
             {name: record.get_parts(name) for name in TERM_NAMES},
         ),

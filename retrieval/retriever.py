@@ -402,7 +402,7 @@ def isolate_channel(profile: Profile) -> Profile:
         update={
             "fusion": profile.fusion.model_copy(
                 update={
-                    **dict.fromkeys(("bigram", "named", "bridged", "rrf_bridged"), 0.0),
+                    **dict.fromkeys(("bigram", "named", "bridged", "rrf_bridged", "title"), 0.0),
                     **dict.fromkeys(("freshness", "metadata", "entity_overlap", "hop"), 0.0),
                     "edge_types": {},
                 }

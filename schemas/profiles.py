@@ -88,12 +88,7 @@ class FusionProfile(_ChannelWeights):
         ),
     )
     unnamed_semantic: float = Field(
-        1.25,
-        ge=0,
-        le=10,
-        description=(
-            "Factor on the weight of the semantic channel for a question that names no document."
-        ),
+        1.25, ge=0, le=10, description="Factor on semantic where a question names no document."
     )
     unnamed_graph: float = Field(
         0.5, ge=0, le=10, description="The same factor for the graph channel."
@@ -139,6 +134,15 @@ class FusionProfile(_ChannelWeights):
         ge=0,
         le=100,
         description="The same weight beside reciprocal ranks, which lie in 0 to 1.",
+    )
+    title: float = Field(
+        3.0,
+        ge=0,
+        le=100,
+        description=(
+            "Weight of the title of a document: the share of the question's idf mass that it "
+            "holds, for a question that names no document. Not with reciprocal ranks."
+        ),
     )
     freshness: float = Field(
         0.0,

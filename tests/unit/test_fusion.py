@@ -14,6 +14,7 @@ from retrieval.fusion import (
     count_adjacent,
     fuse_candidates,
     score_pairs,
+    score_titles,
     weigh_question_pairs,
 )
 from retrieval.parent_expansion import (
@@ -336,6 +337,36 @@ def test_unreranked_passage_does_not_displace_reranked_ones() -> None:
         )
         == ranked[:1]
     )
+
+
+def test_title_counts_by_the_idf_of_the_question_that_it_holds() -> None:
+    index = MemoryIndex()
+    for number, title in enumerate(["Wing flutter", "Flutters of wings at speed", "Wings", None]):
+        index.add(IndexedDocument(f"d{number}", [[IndexedChild("A text.")]], title=title))
+    idf = {"english": {"wing": 1.0, "flutter": 3.0}, "portuguese": {"wing": 9.0}}
+    titles = score_titles("Do wings flutter at zblorts?", index.views.values(), idf)
+    views = {view.chunk_id: view.external_id for view in index.views.values()}
+    # The unknown word weighs as much as the rarest known one.
+    assert {views[chunk_id]: share for chunk_id, share in titles.items()} == pytest.approx(
+        {"d0": 4 / 7, "d1": 4 / 7, "d2": 1 / 7}
+    )
+    assert score_titles("What is it?", index.views.values(), idf) == {}
+
+
+def test_title_weighs_less_where_words_have_little_evidence() -> None:
+    index = make_corpus()
+    found: dict[Channel, list[Hit]] = {"lexical": make_hits(index, {n: float(n) for n in range(8)})}
+    titles = {list(index.views)[2]: 1.0}
+    weights = [
+        fuse_candidates(
+            FusionInput(found, lexical_coverage=coverage, titles=titles),
+            index.views,
+            FusionProfile(min_candidates=count, title=3.0, full_coverage=0.5),
+        ).numbers["title"]["weight"]
+        for coverage, count in ((1.0, 8), (0.25, 8), (1.0, 9))
+    ]
+    # Reciprocal ranks lie in 0..1 and have no weight for titles.
+    assert weights == [3.0, 1.5, 0.0]
 
 
 def test_lexical_channel_without_evidence_has_little_weight() -> None:
