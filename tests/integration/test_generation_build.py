@@ -202,7 +202,7 @@ async def test_plan_names_the_settings_that_change(database: str, tmp_path: Path
         plan = await make_reindex_service(at_work).plan_build(
             ["chunk.child_tokens=120", "chunk.overlap=0.3"]
         )
-        assert plan.to_dict()["settings"]["chunk.child_tokens"] == {"from": 200, "to": 120}
+        assert plan.to_dict()["settings"]["chunk.child_tokens"] == {"from": 330, "to": 120}
         assert plan.to_dict()["settings"].keys() == {"chunk.child_tokens", "chunk.overlap"}
 
 
