@@ -80,7 +80,9 @@ def _chunk_blocks(kind: BlockKind) -> Callable[[str], object]:
         span = Span(char_start=0, char_end=len(text))
         block = Block(kind=kind, span=span, header_end=0 if kind == "table" else None)
         transcript = Transcript(markdown=text, blocks=[block])
-        StructureChunker(ChunkConfig()).chunk(DOCUMENT_ID, "title", transcript)
+        # Small, so that the shortest texts are split too, which costs more than not to.
+        config = ChunkConfig(parent_tokens=200, child_tokens=50, whole_tokens=50)
+        StructureChunker(config).chunk(DOCUMENT_ID, "title", transcript)
 
     return cut
 
