@@ -166,7 +166,7 @@ def format_embedding_text(prefix: str, text: str) -> str:
 
 
 class ChildChunk(Value):
-    """A unit of search of about 200 tokens.
+    """A unit of search of about 330 tokens by default.
 
     `text` is the Markdown from the first span's start to the last span's end.
     """
