@@ -24,7 +24,7 @@ from streams.publisher import build_root_event
 CE_SOURCE = "anabranch/api"
 # How long a fact that was just proposed may take to reach the tables.
 FACT_WAIT_S = 2.0
-# How long a proposal counts as known although the tables do not show it yet.
+# Seconds in which the tables may lack a fact that this process has published.
 PENDING_S = 10.0
 MAX_PENDING = 10_000
 

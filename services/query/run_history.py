@@ -28,8 +28,8 @@ from schemas.questions import QueryRequest
 from schemas.run_records import RunDiff
 
 MAX_RECENT_RUNS = 10_000
-# How long the answer of a run that this process gave may take to reach the tables.
-RUN_WAIT_S = 5.0
+# The tables follow the log: an answer that this process has published may not be there yet.
+RUN_WAIT_S, RUN_POLL_S = 5.0, 0.1
 
 
 class RunLookup(Protocol):
@@ -71,7 +71,7 @@ class QueryEventTap:
 
 @dataclass(frozen=True, slots=True)
 class RecentRunLookup:
-    """Looks a run up in the tables, and waits for one that this process has just answered."""
+    """Fetch a run from the tables; wait up to 5 s for one that this process has just answered."""
 
     runs: RunLookup
     has_answered: Callable[[str, UUID], bool]
@@ -83,7 +83,7 @@ class RecentRunLookup:
         may_wait = caller.readers is None and self.has_answered(caller.tenant, run_id)
         row = await self.runs.get_run(caller, run_id)
         while may_wait and (row is None or row["answered_at"] is None) and loop.time() < deadline:
-            await asyncio.sleep(RUN_WAIT_S / 50)
+            await asyncio.sleep(RUN_POLL_S)
             row = await self.runs.get_run(caller, run_id)
         return row
 
@@ -104,6 +104,7 @@ class RunHistory:
     fresh_id: Callable[[], UUID]
 
     async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
+        """Return the fields of a run. Raises NotFound if the caller has no such run."""
         row = await self.runs.get_run(caller, run_id)
         if row is None:
             raise unknown_run_error(run_id)

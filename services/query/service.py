@@ -202,7 +202,7 @@ class QueryService:
 
 
 async def _run_within(timeout_s: float | None, run_query: Callable[[], Awaitable[R]]) -> R:
-    """Raise TransientError when the time-out of the profile has passed."""
+    """Run the query. Raises TransientError after `timeout_s`; None sets no limit."""
     limit = asyncio.timeout(timeout_s)
     try:
         async with limit:
@@ -215,7 +215,7 @@ async def _run_within(timeout_s: float | None, run_query: Callable[[], Awaitable
 
 def build_run_timeout_error(timeout_s: float) -> TransientError:
     return TransientError(
-        f"The run took longer than {timeout_s:g} s.",
+        f"The question took longer than {timeout_s:g} s (run.timeout_s).",
         code="RUN_TIMED_OUT",
-        remedy="Raise run.timeout_s of the profile, or ask a narrower question.",
+        remedy="Raise run.timeout_s in the profile, or ask a narrower question.",
     )
