@@ -188,7 +188,7 @@ def _find_ssns(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def find_unknown_regions(regions: Iterable[str]) -> list[str]:
-    """Return the countries that have no numbering plan here."""
+    """Return the region codes (ISO 3166-1) that `phonenumbers` has no numbering plan for."""
     from phonenumbers import SUPPORTED_REGIONS
 
     return [region for region in regions if region not in SUPPORTED_REGIONS]

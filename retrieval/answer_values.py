@@ -186,7 +186,8 @@ def find_value(
 ) -> tuple[int, int] | None:
     """Return the span of the first value of the type that the query itself does not contain.
 
-    None if it asks for a length, weight, temperature or speed and the text has no unit of it.
+    None if the question asks for a length, weight, temperature or speed, and the sentence has no
+    unit of that dimension.
     """
     if answer_type is None:
         return None

@@ -272,7 +272,7 @@ def _list_files(folder: Path) -> Iterable[tuple[ProfileType, Path]]:
 
 
 def _read_file(profile_type: ProfileType, path: Path) -> Settings:
-    # A SafeLoader.
+    # As safe as `yaml.safe_load`: the loader extends SafeLoader.
     settings = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
     checked = FILE_MODELS[profile_type].model_validate({} if settings is None else settings)
     settings = checked.model_dump(mode="json", exclude_unset=True)
@@ -293,7 +293,7 @@ def _check_phone_regions(regions: Iterable[str]) -> None:
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice, of which YAML would keep the last without notice."""
+    """Reject repeated keys, of which PyYAML silently keeps the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys: set[Any] = set()
@@ -303,10 +303,11 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                continue  # validation names it
+                # Validation reports it.
+                continue
             if key in keys:
                 line = key_node.start_mark.line + 1
-                raise ValueError(f"key {key!r} stands twice, again in line {line}")
+                raise ValueError(f"key {key!r} is repeated in line {line}; keep one of the two")
             keys.add(key)
         return super().construct_mapping(node, deep)
 

@@ -196,8 +196,8 @@ def detect_question_language(
     # words agree on 324, and always rightly.
     indications = [languages.detect(question), guess_likelier_language(question)]
     if any(indications):
-        # Alone, the dictionary would take Spanish words for Portuguese ones. Names tell nothing of
-        # the question's language.
+        # Alone, the dictionary would take Spanish words for Portuguese ones. A name
+        # may be in another language than the question.
         names = {word for name in find_written_names(question) for word in split_words(name)}
         indications.append(
             guess_by_dictionary(

@@ -88,11 +88,9 @@ class FusionProfile(_ChannelWeights):
         ),
     )
     unnamed_semantic: float = Field(
-        1.25, ge=0, le=10, description="Factor on semantic where a question names no document."
+        1.25, ge=0, le=10, description="Factor on `semantic` if the question names no document."
     )
-    unnamed_graph: float = Field(
-        0.5, ge=0, le=10, description="The same factor for the graph channel."
-    )
+    unnamed_graph: float = Field(0.5, ge=0, le=10, description="The same factor on `graph`.")
     background: float = Field(
         0.3,
         ge=0,
@@ -140,8 +138,8 @@ class FusionProfile(_ChannelWeights):
         ge=0,
         le=100,
         description=(
-            "Weight of the title of a document: the share of the question's idf mass that it "
-            "holds, for a question that names no document. Not with reciprocal ranks."
+            "Weight of the share of the question's idf mass that the document's title holds. "
+            "Applies if the question names no document and `method` is `zscore`."
         ),
     )
     freshness: float = Field(

@@ -339,7 +339,7 @@ def test_unreranked_passage_does_not_displace_reranked_ones() -> None:
     )
 
 
-def test_title_counts_by_the_idf_of_the_question_that_it_holds() -> None:
+def test_title_score_is_share_of_question_idf() -> None:
     index = MemoryIndex()
     for number, title in enumerate(["Wing flutter", "Flutters of wings at speed", "Wings", None]):
         index.add(IndexedDocument(f"d{number}", [[IndexedChild("A text.")]], title=title))
