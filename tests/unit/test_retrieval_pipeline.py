@@ -637,6 +637,22 @@ async def test_unknown_profile_error_lists_profiles() -> None:
     assert "default" in error.value.remedy
 
 
+async def test_title_counts_only_without_a_named_document() -> None:
+    retriever = make_harness().make_retriever()
+
+    async def explain_pump(question: str) -> dict[str, Any]:
+        request = SearchRequest(query=question, explain=True, k=100)
+        response = await retriever.search(LOCAL_CALLER, request, RUN_ID)
+        return next(
+            item.explanation or {} for item in response.results if item.external_id == "pump"
+        )
+
+    unnamed = await explain_pump("How often is maintenance due?")
+    named = await explain_pump("How often is the pump serviced by the Maintenance plan?")
+    assert unnamed["title"] > 0 and "named" not in unnamed
+    assert named["named"] > 0 and "title" not in named
+
+
 async def test_filters_apply_to_every_channel() -> None:
     response = (
         await make_harness()
