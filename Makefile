@@ -19,10 +19,12 @@ export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test containers faults attack check lint style types layers generated format contracts compose asyncapi clients lock samples clean
+# Each test process would rewrite the assertions of all tests again, 6 s of CPU each.
+test test-long check: export PYTHONDONTWRITEBYTECODE :=
+.PHONY: help install demo test test-long containers faults attack check lint style types layers generated format contracts compose asyncapi clients lock samples clean
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## Build the environment in .venv
 
@@ -30,7 +32,10 @@ demo: $(INSTALLED) ## Take in the sample documents, ask three questions
 	$(BIN)/python -m samples.demo
 
 test: $(INSTALLED) ## Run all tests; those on real Kafka where Java and Maven are found
-	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 20
+	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40 -m "not long"
+
+test-long: $(INSTALLED) ## Repeat with more seeds, sizes and examples what `make test` tests once
+	TEST_LONG=1 $(BIN)/pytest -n $(PROCESSES) --dist worksteal -m "long or drawn"
 
 containers: $(INSTALLED) ## Run the integration tests on images of Postgres and Kafka (needs Docker)
 	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --containers tests/contract tests/integration
@@ -42,7 +47,7 @@ attack: $(INSTALLED) ## Attack the product, and write down what held (about 10 m
 	$(BIN)/python -m tests.attacks --write
 
 check: lint ## Lint, types, layers, contracts and the fast tests
-	$(BIN)/pytest -q tests/unit tests/golden -m "not slow and not kafka"
+	$(BIN)/pytest -q tests/unit tests/golden -m "not slow and not kafka and not long"
 
 # Steps of their own, which `make --jobs` runs at once.
 lint: style types layers generated

@@ -20,6 +20,7 @@ from sql.erasure import PgErasure
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 from tests.support.pipeline import EVENT_TIME, Pipeline, run_pipeline
+from tests.support.repetitions import repeat
 from tests.support.simulated_pipeline import LineParser
 
 REAL_PARSER_OVERRIDES = Overrides(embedder=NullEmbedder(dimension=8))
@@ -81,7 +82,7 @@ async def count_engine_calls_for(
     }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", repeat(3))
 async def test_edited_paragraph_costs_at_most_three_embeddings(
     seed: int, database: str, tmp_path: Path
 ) -> None:
@@ -106,8 +107,10 @@ async def test_edited_paragraph_costs_at_most_three_embeddings(
 
 @pytest.mark.parametrize(
     ("documents", "overrides"),
-    [(200, REAL_PARSER_OVERRIDES), (2_000, FAST_OVERRIDES)],
-    ids=["as shipped", "two thousand"],
+    [
+        pytest.param(200, REAL_PARSER_OVERRIDES, id="as shipped"),
+        pytest.param(2_000, FAST_OVERRIDES, id="two thousand", marks=pytest.mark.long),
+    ],
 )
 async def test_unchanged_document_costs_no_engine_calls_or_writes(
     documents: int, overrides: Overrides, database: str, tmp_path: Path

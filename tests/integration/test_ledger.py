@@ -61,6 +61,7 @@ from tests.support.ledger_events import (
     make_transcribed,
     project_event,
 )
+from tests.support.repetitions import repeat
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -291,7 +292,7 @@ class TestRevisions:
 
 
 class TestConcurrency:
-    @pytest.mark.parametrize("seed", range(4))
+    @pytest.mark.parametrize("seed", repeat(4))
     async def test_tables_do_not_depend_on_order_batching_or_redelivery(
         self, pool: Pool, ledger: PgLedger, seed: int
     ) -> None:

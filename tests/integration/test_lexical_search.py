@@ -167,7 +167,13 @@ def assert_same_ranking(hits: LexicalHits, ranking: list[tuple[UUID, float]], k:
 
 
 @pytest.mark.parametrize(
-    ("k1", "b", "avgdl"), [(1.2, 0.75, 100), (2.0, 0.75, 100), (1.2, 0.0, 100), (0.4, 1.0, 30)]
+    ("k1", "b", "avgdl"),
+    [
+        (1.2, 0.75, 100),
+        (0.4, 1.0, 30),
+        pytest.param(2.0, 0.75, 100, marks=pytest.mark.long),
+        pytest.param(1.2, 0.0, 100, marks=pytest.mark.long),
+    ],
 )
 async def test_scores_match_reference_bm25_with_settings_of_generation(
     database: str, k1: float, b: float, avgdl: int

@@ -96,10 +96,8 @@ NEW_TEXTS = {
     ("log_kind", "stage"),
     [
         *(("postgres", stage) for stage in UPSTREAM_STAGES),
-        *(
-            pytest.param("kafka", stage, marks=pytest.mark.kafka)
-            for stage in ("transcribe", "chunk")
-        ),
+        pytest.param("kafka", "chunk", marks=pytest.mark.kafka),
+        pytest.param("kafka", "transcribe", marks=[pytest.mark.kafka, pytest.mark.long]),
     ],
     indirect=["log_kind"],
 )

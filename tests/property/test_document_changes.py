@@ -31,6 +31,7 @@ from sql.revisions import PgRevisions
 from streams.partition_sink import PartitionLimits
 from streams.publisher import build_raw_record
 from tests.support.postgres_fixture import clone_database
+from tests.support.repetitions import count_examples
 from tests.support.simulated_pipeline import (
     EPOCH,
     GENERATION,
@@ -176,6 +177,7 @@ class DocumentChangesMachine(RuleBasedStateMachine):
         assert {row["document_id"]: row["markdown"] for row in rows} == expected
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("steps", [18])
 def test_any_change_sequence_leaves_no_orphan_rows(
     steps: int, postgres_server: EmbeddedPostgres, template_database: str
@@ -184,7 +186,7 @@ def test_any_change_sequence_leaves_no_orphan_rows(
         template = (postgres_server.dsn, template_database)
 
     quick = settings(
-        max_examples=12,
+        max_examples=count_examples(60),
         stateful_step_count=steps,
         deadline=None,
         suppress_health_check=list(HealthCheck),

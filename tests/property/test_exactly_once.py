@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn
 from streams.partition_sink import PartitionLimits
+from tests.support.repetitions import draw_examples
 from tests.support.simulated_pipeline import SimulatedPipeline
 
 texts = st.sampled_from(
@@ -49,7 +50,7 @@ async def run_script(
     return world
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@draw_examples(30)
 @given(
     script=scripts,
     deaths=st.lists(st.integers(1, 120), max_size=6, unique=True),

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from processors import STAGES
@@ -28,6 +28,7 @@ from streams.partition_sink import PartitionLimits
 from streams.publisher import build_raw_record
 from streams.stage import Stage
 from tests.fakes.memory_ledger import MemoryLedger
+from tests.support.repetitions import draw_examples
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 PROJECTING_STAGES = [
@@ -222,7 +223,7 @@ def summarize_ledger(ledger: MemoryLedger) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@draw_examples(60)
 @given(history=st.lists(changes_to(TEXTS), min_size=2, max_size=8), seed=st.integers(0, 1000))
 @example(history=LATE_WITHDRAWAL, seed=0)
 @example(history=TWO_LATE_WITHDRAWALS, seed=0)
@@ -241,7 +242,7 @@ async def test_projections_rebuild_ledger_in_any_topic_order(
             assert summarize_ledger(again) == summarize_ledger(world.memory_ledger), way
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@draw_examples(40)
 @given(
     history=st.lists(
         changes_to(READABLE),

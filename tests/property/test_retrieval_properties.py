@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.answer_drafts import build_citation
@@ -14,6 +14,7 @@ from retrieval.retrieval_result import clip_spans
 from schemas.ports.search import Hit
 from schemas.profiles import FusionProfile
 from schemas.values import Span
+from tests.support.repetitions import draw_examples
 from tests.unit.retrieval_fakes import PunctuationSentenceSplitter
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
 
@@ -101,7 +102,7 @@ def test_deduplication_keeps_every_document_and_order(
     ]
 
 
-@settings(max_examples=300)
+@draw_examples(300)
 @given(st.lists(TEXTS, min_size=1, max_size=4))
 def test_every_quote_is_verbatim_at_its_span(texts: list[str]) -> None:
     index = MemoryIndex()

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Position, Record
 from schemas.sources import RowMapping
 from streams.memory_log import MemoryLog
+from tests.support.repetitions import draw_examples
 from tests.support.simulated_table import SimulatedTable
 from tests.support.source_harness import FIXED_TIME, SPEC, SourceHarness
 
@@ -72,7 +73,7 @@ def table_histories(draw: st.DrawFn) -> SimulatedTable:
     return table
 
 
-@settings(max_examples=300, deadline=None)
+@draw_examples(300)
 @given(table_histories(), st.randoms(use_true_random=False), st.integers(1, 5), st.booleans())
 def test_any_arrival_order_yields_table_rows(
     table: SimulatedTable, random: Random, batch: int, twice: bool
@@ -114,7 +115,7 @@ def naming_histories(draw: st.DrawFn) -> SimulatedTable:
     return table
 
 
-@settings(max_examples=300, deadline=None)
+@draw_examples(300)
 @given(naming_histories(), st.randoms(use_true_random=False), st.integers(1, 5))
 def test_reused_external_id_belongs_to_its_new_row(
     table: SimulatedTable, random: Random, batch: int
@@ -133,7 +134,7 @@ def test_reused_external_id_belongs_to_its_new_row(
     asyncio.run(run())
 
 
-@settings(max_examples=50, deadline=None)
+@draw_examples(50)
 @given(table_histories(), table_histories(), st.randoms(use_true_random=False))
 def test_reset_ignores_positions_of_earlier_epoch(
     before: SimulatedTable, after: SimulatedTable, random: Random
@@ -159,7 +160,7 @@ def test_reset_ignores_positions_of_earlier_epoch(
     asyncio.run(run())
 
 
-@settings(max_examples=150, deadline=None)
+@draw_examples(150)
 @given(table_histories(), st.integers(0, 2**32), st.sampled_from([0.05, 0.2, 0.5]))
 def test_crashing_source_neither_loses_nor_contradicts_events(
     table: SimulatedTable, seed: int, share: float

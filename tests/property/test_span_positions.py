@@ -18,6 +18,7 @@ from engines.parse.assembly import assemble_transcript
 from engines.parsed_blocks import ParsedPart
 from schemas.generations import ChunkConfig
 from schemas.values import ChildChunk, ParentChunk, Transcript
+from tests.support.repetitions import count_examples
 from tests.unit.engines_parse.sample_files import RENDERERS, Section
 
 LETTERS = "abcdefgXYZ áçõ12,.|#*<>&-\"'"
@@ -50,6 +51,7 @@ def parse_document(kind: str, data: bytes) -> Transcript:
     return assemble_transcript(pieces, pages=plan["pages"])
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("strategy", ["structure", "fixed_size"])
 @pytest.mark.parametrize("kind", RENDERERS)
 def test_spans_match_text_in_every_format(kind: str, strategy: str) -> None:
@@ -60,7 +62,7 @@ def test_spans_match_text_in_every_format(kind: str, strategy: str) -> None:
     )  # type: ignore[arg-type]
 
     @settings(
-        max_examples=20,
+        max_examples=count_examples(60),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
