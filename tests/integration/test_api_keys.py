@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -117,7 +115,7 @@ async def test_other_roles_cannot_read_the_table(keys: ApiKeyStack) -> None:
 
 
 @pytest.mark.parametrize("change", ["revoke", "rotate"])
-async def test_change_applies_within_a_second_in_every_process(
+async def test_change_applies_to_next_request_in_every_process(
     keys: ApiKeyStack, change: str
 ) -> None:
     key = await keys.issue_key()
@@ -127,27 +125,29 @@ async def test_change_applies_within_a_second_in_every_process(
         await keys.service.revoke(ADMIN, parse_key(key)[0])
     else:
         await keys.service.rotate(ADMIN, parse_key(key)[0], RotationRequest())
-    started = time.monotonic()
     for process in (keys.admit, keys.other_process):
         with pytest.raises(Unauthenticated):
             await process(key, None)
-    assert time.monotonic() - started < 1.0
 
 
 async def test_old_secret_is_valid_for_the_grace_period_only(keys: ApiKeyStack) -> None:
     old = await keys.issue_key()
-    new = (await keys.service.rotate(ADMIN, parse_key(old)[0], RotationRequest(grace_s=1))).key
+    new = (await keys.service.rotate(ADMIN, parse_key(old)[0], RotationRequest(grace_s=60))).key
     assert (await keys.admit(old, None)).id == (await keys.admit(new, None)).id
-    await asyncio.sleep(1.1)
+    await keys.pool.execute(
+        "update credentials.api_keys set previous_until = previous_until - interval '60 s'"
+    )
     with pytest.raises(Unauthenticated):
         await keys.admit(old, None)
     await keys.admit(new, None)
 
 
 async def test_expired_key_is_refused(keys: ApiKeyStack) -> None:
-    key = await keys.issue_key(expires_at=datetime.now(UTC) + timedelta(seconds=0.5))
+    key = await keys.issue_key(expires_at=datetime.now(UTC) + timedelta(seconds=60))
     await keys.admit(key, None)
-    await asyncio.sleep(0.6)
+    await keys.pool.execute(
+        "update credentials.api_keys set expires_at = expires_at - interval '60 s'"
+    )
     with pytest.raises(Unauthenticated):
         await keys.admit(key, None)
     with pytest.raises(InvalidRequest):

@@ -159,5 +159,5 @@ async def test_failed_first_session_stops_the_start() -> None:
     world = World()
     world.processes.session_error = ValueError("misuse")
     with pytest.raises(ValueError, match="misuse"):
-        async with asyncio.timeout(5), world.open_reporter():
+        async with asyncio.timeout(30), world.open_reporter():
             pass

@@ -30,14 +30,14 @@ class LateTable:
 
 async def test_lookup_waits_for_a_run_answered_by_this_process() -> None:
     lookup = RecentRunLookup(LateTable(), lambda tenant, run_id: run_id == RUN)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         row = await lookup.get_run(LOCAL_CALLER, RUN)
     assert row is not None and row["answered_at"] is not None
 
 
 async def test_lookup_does_not_wait_for_unknown_or_hidden_runs(monkeypatch: Any) -> None:
     monkeypatch.setattr(run_history, "RUN_WAIT_S", 60.0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert (
             await RecentRunLookup(LateTable(), lambda *_: False).get_run(LOCAL_CALLER, RUN) is None
         )
