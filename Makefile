@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 UV := build/uv/bin/uv
 SYNCED := $(VENV)/.synced
 INSTALLED := $(VENV)/.installed
+TOOLS := $(VENV)/.tools
 PACKAGES := schemas sql streams engines processors retrieval evaluation services api anabranch
 COMPILE := $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
@@ -21,29 +22,29 @@ endif
 .DEFAULT_GOAL := help
 # Each test process would rewrite the assertions of all tests again, 6 s of CPU each.
 test test-long check: export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help install demo test test-long containers faults attack check lint style types layers generated format contracts compose asyncapi clients lock samples clean
+.PHONY: help install demo test test-long containers faults attack check platforms lint style types layers generated format contracts compose asyncapi clients lock samples clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ## Build the environment in .venv
+install: $(INSTALLED) ## Build the environment in .venv, without test tools
 
 demo: $(INSTALLED) ## Take in the sample documents, ask three questions
 	$(BIN)/python -m samples.demo
 
-test: $(INSTALLED) ## Run all tests; those on real Kafka where Java and Maven are found
+test: $(TOOLS) ## Run all tests; those on real Kafka where Java and Maven are found
 	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40 -m "not long"
 
-test-long: $(INSTALLED) ## Repeat with more seeds, sizes and examples what `make test` tests once
+test-long: $(TOOLS) ## Repeat with more seeds, sizes and examples what `make test` tests once
 	TEST_LONG=1 $(BIN)/pytest -n $(PROCESSES) --dist worksteal -m "long or drawn"
 
-containers: $(INSTALLED) ## Run the integration tests on images of Postgres and Kafka (needs Docker)
+containers: $(TOOLS) ## Run the integration tests on images of Postgres and Kafka (needs Docker)
 	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --containers tests/contract tests/integration
 
-faults: $(INSTALLED) ## Inject faults into Kafka, Postgres, workers and engines, and write the results (about 12 minutes)
+faults: $(TOOLS) ## Inject faults into Kafka, Postgres, workers and engines, and write the results (about 12 minutes)
 	$(BIN)/python -m tests.faults --seed 7 --minutes 12 --write docs/faults.md
 
-attack: $(INSTALLED) ## Attack the product, and write down what held (about 10 minutes)
+attack: $(TOOLS) ## Attack the product, and write down what held (about 10 minutes)
 	$(BIN)/python -m tests.attacks --write
 
 check: lint ## Lint, types, layers, contracts and the fast tests
@@ -52,33 +53,33 @@ check: lint ## Lint, types, layers, contracts and the fast tests
 # Steps of their own, which `make --jobs` runs at once.
 lint: style types layers generated
 
-style: $(INSTALLED)
+style: $(TOOLS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: $(INSTALLED)
+types: $(TOOLS)
 	$(BIN)/mypy
 
-layers: $(INSTALLED)
+layers: $(TOOLS)
 	$(BIN)/lint-imports
 
-generated: $(INSTALLED)
+generated: $(TOOLS)
 	$(BIN)/anabranch contract openapi --check
 	$(BIN)/anabranch contract asyncapi --check
 	$(BIN)/anabranch contract schemas --check
 	$(BIN)/python -m docs.generate --check
 
-format: $(INSTALLED) ## Format the code
+format: $(TOOLS) ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-contracts: $(INSTALLED) ## Generate OpenAPI, AsyncAPI, JSON Schemas and the tables in the docs
+contracts: $(TOOLS) ## Generate OpenAPI, AsyncAPI, JSON Schemas and the tables in the docs
 	$(BIN)/anabranch contract openapi
 	$(BIN)/anabranch contract asyncapi
 	$(BIN)/anabranch contract schemas
 	$(BIN)/python -m docs.generate
 
-samples: $(INSTALLED) ## Make the sample documents again
+samples: $(TOOLS) ## Make the sample documents again
 	$(BIN)/python -m samples.generate
 
 compose: build/check-jsonschema/.synced ## Validate docker-compose.yml
@@ -87,9 +88,14 @@ compose: build/check-jsonschema/.synced ## Validate docker-compose.yml
 asyncapi: build/asyncapi/.synced ## Validate the AsyncAPI document with the AsyncAPI project's own parser (needs Node)
 	cd build/asyncapi && node check.mjs ../../docs/reference/asyncapi.json
 
+platforms: $(UV) ## Say which packages of requirements.lock lack a wheel on a supported platform
+	build/uv/bin/python .ci/platforms.py $(UV)
+
+# The tools get the versions of the runtime, so that installing them changes nothing that runs.
 lock: $(UV) ## Pin the dependencies of pyproject.toml again
-	$(COMPILE) --extra dev pyproject.toml -o requirements.lock
-	echo uv | $(COMPILE) - -o .ci/uv.lock
+	$(COMPILE) pyproject.toml -o requirements.lock
+	$(COMPILE) --extra dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
+	printf 'uv\nhatchling>=1.27\n' | $(COMPILE) - -o .ci/build.lock
 	echo check-jsonschema | $(COMPILE) - -o .ci/check-jsonschema.lock
 
 clients: build/typescript-client/.synced ## Install the generator of the TypeScript client that the tests use (needs Node)
@@ -109,10 +115,10 @@ build/asyncapi/.synced: .ci/asyncapi/package-lock.json .ci/asyncapi/check.mjs
 clean: ## Remove what was built here; data folders stay
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-$(UV): .ci/uv.lock
+$(UV): .ci/build.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is %s: make PYTHON=python3.11" % sys.version.split()[0])'
 	$(PYTHON) -m venv --clear build/uv
-	build/uv/bin/python -m pip install --quiet --require-hashes -r .ci/uv.lock
+	build/uv/bin/python -m pip install --quiet --require-hashes -r .ci/build.lock
 	@touch $@
 
 $(SYNCED): requirements.lock | $(UV)
@@ -120,10 +126,17 @@ $(SYNCED): requirements.lock | $(UV)
 	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
 	@touch $@
 
-# The build backend is among the locked packages, so this needs no network. A confined parsing child writes no bytecode, so it is written here.
+# A confined parsing child writes no bytecode, so it is written here.
 $(INSTALLED): $(SYNCED) pyproject.toml
-	$(UV) pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
+	rm -rf build/editable
+	build/uv/bin/python -m hatchling build -t wheel:editable -d build/editable >/dev/null
+	$(UV) pip install --quiet --no-deps --offline --reinstall --python $(BIN)/python build/editable/*.whl
 	$(BIN)/python -m compileall -q $(PACKAGES)
+	@touch $@
+
+# Adds to the environment and removes nothing: `make demo` keeps the tools that `make test` installed.
+$(TOOLS): requirements-dev.lock $(INSTALLED)
+	$(UV) pip install --quiet --require-hashes --compile-bytecode --python $(BIN)/python -r requirements-dev.lock
 	@touch $@
 
 build/check-jsonschema/.synced: .ci/check-jsonschema.lock | $(UV)

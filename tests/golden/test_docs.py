@@ -221,7 +221,15 @@ def list_anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", ".ci/uv.lock", ".ci/check-jsonschema.lock"])
+LOCKS = [
+    "requirements.lock",
+    "requirements-dev.lock",
+    ".ci/build.lock",
+    ".ci/check-jsonschema.lock",
+]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
 def test_lock_file_has_hashes_and_no_urls(lock: str) -> None:
     pinned = read_text(lock)
     assert "://" not in pinned
@@ -231,3 +239,13 @@ def test_lock_file_has_hashes_and_no_urls(lock: str) -> None:
         for requirement in requirements
         if requirement.strip() and "--hash=sha256:" not in requirement
     ] == []
+
+
+def test_development_lock_adds_packages_to_the_runtime_lock_and_changes_none() -> None:
+    runtime, development = (
+        set(re.findall(r"^[\w.-]+==[^\\\n]+", read_text(lock), re.MULTILINE)) for lock in LOCKS[:2]
+    )
+    assert runtime < development
+    names = {pin.split("==")[0] for pin in runtime}
+    assert "faust-streaming" in names
+    assert not names & {"arcadedb-embedded", "hatchling", "moto", "mypy", "pytest", "ruff", "scipy"}
