@@ -6,9 +6,6 @@ import gc
 import os
 import signal
 
-from anabranch.cli import main
-from anabranch.process.shutdown import exit_process, list_stop_signals
-
 GC_THRESHOLDS = (50_000, 20, 100)
 
 
@@ -17,12 +14,19 @@ def program() -> None:
 
     Taking native threads apart at exit is slow, and at times fatal.
     """
+    # Until the command runs there is nothing to stop, and an import shows where it was interrupted.
+    signal.signal(signal.SIGINT, _exit_at_once)
+    from anabranch.cli import main
+    from anabranch.process.shutdown import exit_process
+
     prepare_process()
     exit_process(main())
 
 
 def prepare_process() -> None:
     """Set up garbage collection and signals."""
+    from anabranch.process.shutdown import list_stop_signals
+
     # The commands import modules with hundreds of thousands of objects that live as long as the
     # process. The default thresholds walk them dozens of times, a tenth of the time to start.
     gc.set_threshold(*GC_THRESHOLDS)
@@ -39,8 +43,12 @@ def _stop(number: int, _frame: object) -> None:
     # Before asyncio.run() takes SIGINT over, nothing is to be stopped, and native code that imports
     # a module may lose a KeyboardInterrupt.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        os._exit(128 + number)
+        _exit_at_once(number, _frame)
     signal.raise_signal(signal.SIGINT)
+
+
+def _exit_at_once(number: int, _frame: object) -> None:
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

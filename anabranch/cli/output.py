@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -118,7 +119,8 @@ def confirm(question: str) -> bool:
     Raises ConfigurationError at the end of stdin.
     """
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline()
+    with _interruptible_read():
+        answer = sys.stdin.readline()
     if not answer:
         print(file=sys.stderr)
         raise ConfigurationError(
@@ -127,6 +129,16 @@ def confirm(question: str) -> bool:
             remedy="Add --yes to run without a terminal.",
         )
     return answer.strip().lower() in ("y", "yes")
+
+
+@contextmanager
+def _interruptible_read() -> Iterator[None]:
+    """Let Ctrl-C end a blocking read: asyncio.run() only cancels the task, which waits for it."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 CONTINUES_WHILE_RUNNING = "continues while `anabranch up` or a worker runs"

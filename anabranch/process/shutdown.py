@@ -22,9 +22,9 @@ async def run_until_stopped(
     work: Coroutine[None, None, None], *, stop_with_parent: bool = False
 ) -> int:
     """Run `work` until it ends or a stop is requested, and leave its contexts in order; returns the
-    exit code. A second SIGINT or SIGTERM cancels what the contexts still wait for. With
-    `stop_with_parent`, the end of stdin is a stop request too: a killed parent sends no signal.
-    Raises the error of `work`.
+    exit code, 130 after Ctrl-C. A second SIGINT or SIGTERM cancels what the contexts still wait
+    for. With `stop_with_parent`, the end of stdin is a stop request too: a killed parent sends no
+    signal. Raises the error of `work`.
     """
     stop = _StopRequest(asyncio.ensure_future(work))
     loop = asyncio.get_running_loop()
@@ -41,7 +41,7 @@ async def run_until_stopped(
         # What was cut short by a second signal fails in many ways.
         if stop.request_count < 2:
             raise
-    return 0 if stop.request_count < 2 else 130
+    return 130 if stop.is_interrupted or stop.request_count > 1 else 0
 
 
 def list_stop_signals() -> list[signal.Signals]:
@@ -57,7 +57,7 @@ class _StopRequest:
     """Count stop requests and cancel the work."""
 
     def __init__(self, work: asyncio.Future[None]) -> None:
-        self.work, self.request_count = work, 0
+        self.work, self.request_count, self.is_interrupted = work, 0, False
 
     def request(self, number: signal.Signals = signal.SIGHUP) -> None:
         """Cancel the work, and bound the time that it takes to stop.
@@ -68,13 +68,17 @@ class _StopRequest:
         if self.request_count and number == signal.SIGHUP:
             return
         self.request_count += 1
+        self.is_interrupted |= number == signal.SIGINT
         # Cancels what is awaited now: after the first request, that is the clean-up.
         self.work.cancel()
         if self.request_count <= 2:
             # A thread, since the event loop may be blocked.
             threading.Thread(
                 target=_exit_after,
-                args=((STOP_TIMEOUT_S, SECOND_SIGNAL_TIMEOUT_S)[self.request_count - 1],),
+                args=(
+                    (STOP_TIMEOUT_S, SECOND_SIGNAL_TIMEOUT_S)[self.request_count - 1],
+                    130 if self.is_interrupted or self.request_count > 1 else 0,
+                ),
                 daemon=True,
             ).start()
 
@@ -100,12 +104,12 @@ def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: _StopRequest) 
         loop.call_soon_threadsafe(stop.request)
 
 
-def _exit_after(timeout_s: float) -> None:
+def _exit_after(timeout_s: float, code: int) -> None:
     """Exit after the timeout. Like a kill, this loses nothing that was acknowledged."""
     time.sleep(timeout_s)
     with suppress(OSError):  # the terminal is closed
         sys.stderr.write(f"not everything stopped in {timeout_s:g} s: leaving it\n")
-    exit_process(0 if timeout_s == STOP_TIMEOUT_S else 130)
+    exit_process(code)
 
 
 def exit_process(code: int) -> NoReturn:
