@@ -114,6 +114,14 @@ class FolderSource(Value):
     kind: Literal["folder"] = Field("folder", description="Kind of source.")
     path: str = Field(min_length=1, description="Absolute path on the worker's machine.")
     glob: str = Field("*", description="Pattern for file names, at any depth.")
+    include: list[Annotated[str, Field(max_length=255)]] = Field(
+        [],
+        max_length=64,
+        description=(
+            "Patterns for files that are skipped otherwise: code, locks, temporary and system "
+            "files."
+        ),
+    )
     every_s: float = Field(2.0, ge=0.05, le=86_400, description="Seconds between scans.")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -13,7 +14,13 @@ from cyclopts.validators import Number
 
 from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_stderr, print_table, resume_hint
+from anabranch.cli.output import (
+    CONTINUES_WHILE_RUNNING,
+    print_stderr,
+    print_table,
+    resume_hint,
+    to_single_line,
+)
 
 if TYPE_CHECKING:
     from anabranch.cli.ingest_batch import IngestBatch, IngestItem
@@ -29,6 +36,7 @@ def ingest(
     reader: Annotated[tuple[str, ...], Flag] = (),
     glob: str = "*",
     recursive: Annotated[bool, Flag] = False,
+    include: Annotated[tuple[str, ...], Flag] = (),
     force: Annotated[bool, Flag] = False,
     wait: Annotated[bool, Flag] = False,
     timeout: str = "10m",
@@ -54,6 +62,9 @@ def ingest(
         Only include files of a folder that match this glob pattern.
     recursive
         Include subfolders.
+    include
+        Also send files of a folder that match this pattern and are skipped otherwise: code, locks,
+        temporary and system files. Repeatable.
     force
         Process documents again even if they are unchanged.
     wait
@@ -66,7 +77,9 @@ def ingest(
     from anabranch.cli.ingest_batch import IngestBatch, expand_paths
 
     timeout_s = parse_duration_s(timeout)
-    items = expand_paths(paths, glob=glob, recursive=recursive)
+    items, skipped = expand_paths(paths, glob=glob, recursive=recursive, include=include)
+    if skipped:
+        print_stderr(_format_skipped(skipped), quiet=common.quiet)
     batch = IngestBatch(
         items,
         collection=collection,
@@ -78,7 +91,7 @@ def ingest(
     )
     report = asyncio.run(_run_batch(batch, common))
     if common.is_json:
-        common.print_result(report)
+        common.print_result(report | {"skipped": skipped})
     # Also with --quiet.
     for item in items:
         if item.error:
@@ -122,9 +135,27 @@ def _report_accepted(batch: IngestBatch, common: RemoteOptions) -> str:
             ("path", "document_id", "state"),
             [(item.path, item.document_id, item.state) for item in accepted],
         )
+    unsent = sum(not item.job_id and not item.is_finished for item in batch.items)
+    if unsent:
+        return (
+            f"{len(accepted)} of {len(batch.items)} documents were accepted; run the same command "
+            f"again for the other {unsent}: accepted documents are not processed twice"
+        )
+    unfinished = sum(not item.is_finished for item in accepted)
     return (
-        f"{len(accepted)} of {len(batch.items)} documents were accepted; run the same command "
-        "again for the others: accepted documents are not processed twice"
+        f"{format_summary(batch.items)}; {unfinished} in progress, which "
+        f"{CONTINUES_WHILE_RUNNING}. List them with `anabranch documents list`"
+        if unfinished
+        else format_summary(batch.items)
+    )
+
+
+def _format_skipped(skipped: Sequence[str]) -> str:
+    names = [to_single_line(Path(path).name) for path in skipped[:3]]
+    noun = "file that is no document" if len(skipped) == 1 else "files that are no documents"
+    return (
+        f"skipped {len(skipped)} {noun}: {', '.join(names)}{', …' if len(skipped) > 3 else ''}; "
+        "add --include PATTERN to send them"
     )
 
 

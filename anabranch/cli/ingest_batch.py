@@ -25,6 +25,7 @@ from schemas.errors import (
     NotFound,
     TransientError,
 )
+from schemas.file_names import is_skipped
 from schemas.ingest import FINAL_STATES
 
 if TYPE_CHECKING:
@@ -194,8 +195,10 @@ class IngestItem:
 STDIN_NAMES = ("-", "/dev/stdin")
 
 
-def expand_paths(paths: Sequence[str], *, glob: str, recursive: bool) -> list[IngestItem]:
-    """List the documents to send.
+def expand_paths(
+    paths: Sequence[str], *, glob: str, recursive: bool, include: Sequence[str] = ()
+) -> tuple[list[IngestItem], list[str]]:
+    """List the documents to send, and the files in folders that are skipped as no documents.
 
     Raises ConfigurationError if no path is given, NotFound for a path that does not exist.
     """
@@ -203,10 +206,15 @@ def expand_paths(paths: Sequence[str], *, glob: str, recursive: bool) -> list[In
         raise ConfigurationError(
             "No path to ingest was given.", remedy="Give files, folders, URLs, or - for stdin."
         )
-    return [item for path in paths for item in _expand_path(path, glob, recursive)]
+    skipped: list[str] = []
+    return [
+        item for path in paths for item in _expand_path(path, glob, recursive, include, skipped)
+    ], skipped
 
 
-def _expand_path(path: str, glob: str, recursive: bool) -> list[IngestItem]:
+def _expand_path(
+    path: str, glob: str, recursive: bool, include: Sequence[str], skipped: list[str]
+) -> list[IngestItem]:
     if not path.strip():
         raise ConfigurationError(
             "A path is empty.",
@@ -218,14 +226,17 @@ def _expand_path(path: str, glob: str, recursive: bool) -> list[IngestItem]:
         return [_make_url_item(path, url[1].lower())]
     folder = Path(path)
     if folder.is_dir():
-        files = folder.rglob(glob) if recursive else folder.glob(glob)
-        return [
-            IngestItem(str(file), "file")
-            for file in sorted(files)
+        files = []
+        for file in sorted(folder.rglob(glob) if recursive else folder.glob(glob)):
+            name = file.relative_to(folder)
             # Neither the file nor a folder on its path is hidden.
-            if file.is_file()
-            and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-        ]
+            if any(part.startswith(".") for part in name.parts) or not file.is_file():
+                continue
+            if is_skipped(name.as_posix(), glob, include):
+                skipped.append(str(file))
+            else:
+                files.append(IngestItem(str(file), "file"))
+        return files
     if not folder.exists():
         raise NotFound(f"No such file or folder: {path}.", remedy="Check the path.")
     return [IngestItem(path, "file")]

@@ -157,6 +157,7 @@ def folder(
     /,
     *,
     glob: str = "*",
+    include: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     every: Annotated[float, Parameter(validator=Number(gt=0))] = 2.0,
     document_options: DocumentOptions = NO_DOCUMENT_OPTIONS,
     common: RemoteOptions = DEFAULT,
@@ -171,6 +172,9 @@ def folder(
         Folder on the worker's machine.
     glob
         Only include files that match this glob pattern.
+    include
+        Also ingest files that match this pattern and are skipped otherwise: code, locks, temporary
+        and system files. Repeatable.
     every
         Seconds between scans.
     """
@@ -181,7 +185,13 @@ def folder(
         )
     return _add_source(
         name,
-        {"kind": "folder", "path": str(path.absolute()), "glob": glob, "every_s": every},
+        {
+            "kind": "folder",
+            "path": str(path.absolute()),
+            "glob": glob,
+            "include": list(include),
+            "every_s": every,
+        },
         document_options,
         common,
     )
@@ -405,7 +415,12 @@ def _format_problem(status: dict[str, Any]) -> str | None:
         return f"{status['code']}: {status['detail']}"
     if rejection := status.get("refused"):
         return f"{rejection['key']}: {rejection['detail']}"
-    return f"{count} could not be ingested" if (count := status.get("problem_count")) else None
+    parts = [
+        f"{count} {outcome}"
+        for name, outcome in (("problem_count", "could not be ingested"), ("skipped", "skipped"))
+        if (count := status.get(name))
+    ]
+    return ", ".join(parts) or None
 
 
 def _parse_encoding(assignment: str) -> tuple[str, dict[str, Any]]:

@@ -82,6 +82,16 @@ class FolderWatchOptions:
     glob: Annotated[
         str | None, Parameter(help="Only include files that match this glob pattern.  [default: *]")
     ] = None
+    include: Annotated[
+        tuple[str, ...],
+        Repeatable,
+        Parameter(
+            help=(
+                "Also ingest files that match this pattern and are skipped otherwise: code, locks, "
+                "temporary and system files. Repeatable."
+            )
+        ),
+    ] = ()
     every: Annotated[
         float | None, Parameter(help="Seconds between scans.  [default: 2]", validator=Number(gt=0))
     ] = None
@@ -169,6 +179,7 @@ def _watch_folder(path: Path, options: FolderWatchOptions, common: RemoteOptions
         "kind": "folder",
         "path": str(folder),
         "glob": options.glob or "*",
+        "include": list(options.include),
         "every_s": options.every or 2.0,
     }
     return asyncio.run(

@@ -69,7 +69,11 @@ class FolderReader:
     @property
     def scanner(self) -> FolderScanner:
         return FolderScanner(
-            Path(self.config.path), self.config.glob, self.max_bytes, self.allowed_roots
+            Path(self.config.path),
+            self.config.glob,
+            self.max_bytes,
+            self.allowed_roots,
+            self.config.include,
         )
 
     async def run(self) -> None:
@@ -260,7 +264,9 @@ class FolderReader:
 
     async def _store_status(self, problems: dict[str, str]) -> None:
         self.problems = problems
-        await self.item_states.store_status("watching", problems)
+        await self.item_states.store_status(
+            "watching", problems, n_skipped=len(self.last_scan.skipped)
+        )
 
     def _build_document(self, name: str, path: Path, content: Content) -> DocumentReceived:
         spec, uri = self.item_states.source.spec, path.as_uri()

@@ -1,6 +1,7 @@
 """Scan a folder, or inspect some of its files.
 
-Hidden files and folders are ignored. Unreadable files and folders are reported.
+Hidden files and folders are ignored, files that are no documents are counted. Unreadable files and
+folders are reported.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 from schemas.errors import ConfigurationError
+from schemas.file_names import is_skipped
 from streams.sources.file_access import OUTSIDE_LINK
 
 MAX_NAME_CHARS = 1024
@@ -30,6 +32,8 @@ class FolderScan:
     """Not documents, or files about to be rewritten."""
     problems: dict[str, str] = field(default_factory=dict)
     """Reason by file, or by folder for everything below it."""
+    skipped: set[str] = field(default_factory=set)
+    """Files that are no documents. One that was ingested before stays."""
     folders: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Device and inode of each folder; `.` is the watched folder."""
 
@@ -44,7 +48,7 @@ class FolderScan:
         """Return whether the file does not exist: neither found nor in a folder that could not be
         read.
         """
-        if name in self.files or name in self.problems:
+        if name in self.files or name in self.problems or name in self.skipped:
             return False
         return not any(parent.as_posix() in self.problems for parent in PurePosixPath(name).parents)
 
@@ -56,6 +60,8 @@ class FolderScanner:
     max_bytes: int
     allowed_roots: Sequence[Path] | None
     """Folders to which symbolic links may point; None allows any."""
+    include: Sequence[str] = ()
+    """Patterns for files that are skipped otherwise."""
 
     def scan(self) -> FolderScan:
         """Scan the whole folder.
@@ -137,7 +143,9 @@ class FolderScanner:
     def _add_file(
         self, name: str, found: os.stat_result, folder_scan: FolderScan, *, is_link: bool
     ) -> None:
-        if reason := self._find_rejection_reason(name, found.st_size, is_link=is_link):
+        if is_skipped(name, self.glob, self.include):
+            folder_scan.skipped.add(name)
+        elif reason := self._find_rejection_reason(name, found.st_size, is_link=is_link):
             folder_scan.problems[name] = reason
         else:
             (folder_scan.files if found.st_size else folder_scan.empty_files)[name] = (

@@ -121,13 +121,16 @@ class ItemStates:
         ]:
             await self.publish(page)
 
-    async def store_status(self, state: str, problems: Mapping[str, str]) -> None:
+    async def store_status(
+        self, state: str, problems: Mapping[str, str], *, n_skipped: int = 0
+    ) -> None:
         """Store the status with the first problems by name and their total, if it changed."""
         note = {
             "state": state,
             "items": len(self.list_live()),
             "problems": dict(sorted(problems.items())[:5]),
             "problem_count": len(problems),
+            **({"skipped": n_skipped} if n_skipped else {}),
         }
         # A scan every two seconds would otherwise write a row each time.
         if note != self.stored_status:

@@ -74,19 +74,20 @@ def test_folder_is_expanded_by_glob_and_recursion(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x")
     found = [
         Path(source.path).name
-        for source in expand_paths([str(tmp_path)], glob="*.md", recursive=False)
+        for source in expand_paths([str(tmp_path)], glob="*.md", recursive=False)[0]
     ]
     assert found == ["a.md"]
     deep = [
-        Path(source.path).name for source in expand_paths([str(tmp_path)], glob="*", recursive=True)
+        Path(source.path).name
+        for source in expand_paths([str(tmp_path)], glob="*", recursive=True)[0]
     ]
     assert deep == ["a.md", "b.pdf", "c.md"]
     asked_for = [
         Path(source.path).name
-        for source in expand_paths([str(tmp_path / ".git")], glob="*", recursive=True)
+        for source in expand_paths([str(tmp_path / ".git")], glob="*", recursive=True)[0]
     ]
     assert asked_for == ["config"], "a hidden folder that is named is meant"
     assert [
         source.kind
-        for source in expand_paths(["-", "https://example.org/x"], glob="*", recursive=False)
+        for source in expand_paths(["-", "https://example.org/x"], glob="*", recursive=False)[0]
     ] == ["stdin", "url"]

@@ -215,7 +215,8 @@ def test_unsupported_url_scheme_is_rejected_with_alternative(address: str, way_o
 
 def test_url_scheme_is_case_insensitive() -> None:
     assert [
-        source.kind for source in expand_paths(["HTTPS://example.org/x"], glob="*", recursive=False)
+        source.kind
+        for source in expand_paths(["HTTPS://example.org/x"], glob="*", recursive=False)[0]
     ] == ["url"]
 
 

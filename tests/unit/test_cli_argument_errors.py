@@ -29,7 +29,9 @@ def test_empty_path_is_rejected() -> None:
 
 @pytest.mark.parametrize("path", ["-", "/dev/stdin"])
 def test_dash_path_means_stdin(path: str) -> None:
-    assert [source.kind for source in expand_paths([path], glob="*", recursive=False)] == ["stdin"]
+    assert [source.kind for source in expand_paths([path], glob="*", recursive=False)[0]] == [
+        "stdin"
+    ]
 
 
 @pytest.mark.parametrize("question", ["   ", "?!", "…"])

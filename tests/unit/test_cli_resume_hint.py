@@ -59,6 +59,23 @@ def test_interrupted_ingest_json_lists_state_of_each_document(
     ]
 
 
+def test_stopped_wait_says_what_is_in_progress_and_asks_for_no_second_run(
+    files: list[str], serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    accepted = {"document_id": JOB_ID, "ingestion_job_id": JOB_ID, "duplicate": False}
+    serve_answers(
+        {
+            "/v1/ingest": accepted,
+            f"/v1/ingest/status/{JOB_ID}": {"state": "running", "document_id": JOB_ID},
+        },
+        3,
+    )
+    assert main(["ingest", *files[:2], "--concurrency", "1", "--wait", "--quiet"]) == 7
+    stderr = capsys.readouterr().err
+    assert "run the same command again" not in stderr
+    assert "2 in progress" in stderr and "anabranch documents list" in stderr
+
+
 @pytest.mark.parametrize(
     ("command", "answers", "n_answers", "expected"),
     [
