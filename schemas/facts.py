@@ -61,7 +61,9 @@ class FactRejection(BaseModel):
 class FactReceipt(BaseModel):
     """The event is durable in the log."""
 
-    status: Literal["accepted"] = "accepted"
+    status: Literal["applied", "accepted"] = Field(
+        "accepted", description="`accepted`: the event is on the log and not yet in the tables."
+    )
     fact_id: UUID = Field(description="Id of the fact.")
     duplicate: bool = Field(
         False, description="True if the same fact exists already; nothing was published."

@@ -13,7 +13,7 @@ from cachetools import TTLCache
 
 from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
 from schemas.events import FactApproved, FactProposed, FactRejected
-from schemas.facts import Fact, FactReceipt, FactRequest
+from schemas.facts import Fact, FactReceipt, FactRequest, FactStatus
 from schemas.ids import content_id
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
@@ -24,6 +24,8 @@ from streams.publisher import build_root_event
 CE_SOURCE = "anabranch/api"
 # How long a fact that was just proposed may take to reach the tables.
 FACT_WAIT_S = 2.0
+# How long a decision may take to reach the tables before the receipt says `accepted`.
+DECISION_WAIT_S = 10.0
 # Seconds in which the tables may lack a fact that this process has published.
 PENDING_S = 10.0
 MAX_PENDING = 10_000
@@ -47,6 +49,7 @@ class FactService:
     codec: Codec
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
+    decision_wait_s: float = DECISION_WAIT_S
     pending: TTLCache[FactKey, UUID] = field(
         default_factory=lambda: TTLCache(MAX_PENDING, PENDING_S)
     )
@@ -87,7 +90,10 @@ class FactService:
         return FactReceipt(fact_id=fact_id)
 
     async def approve(self, caller: Principal, fact_id: UUID) -> FactReceipt:
-        """Publish the approval. Raises InvalidRequest for a replaced fact."""
+        """Publish the approval and wait until it holds.
+
+        Raises InvalidRequest for a replaced fact.
+        """
         await self._check_open(caller, fact_id)
         await self._publish(
             FactApproved(
@@ -97,10 +103,13 @@ class FactService:
                 decided_at=self.clock(),
             )
         )
-        return FactReceipt(fact_id=fact_id)
+        return await self._await_decision(caller, fact_id, "approved")
 
     async def reject(self, caller: Principal, fact_id: UUID, reason: str | None) -> FactReceipt:
-        """Publish the rejection. Raises InvalidRequest for a replaced fact."""
+        """Publish the rejection and wait until it holds.
+
+        Raises InvalidRequest for a replaced fact.
+        """
         await self._check_open(caller, fact_id)
         await self._publish(
             FactRejected(
@@ -111,7 +120,7 @@ class FactService:
                 reason=reason,
             )
         )
-        return FactReceipt(fact_id=fact_id)
+        return await self._await_decision(caller, fact_id, "rejected")
 
     async def get(self, caller: Principal, fact_id: UUID) -> Fact:
         if (fact := await self.facts.find(caller, fact_id)) is None:
@@ -143,6 +152,19 @@ class FactService:
                 raise _unknown_fact_error(fact_id)
             await asyncio.sleep(FACT_WAIT_S / 20)
         return fact
+
+    async def _await_decision(
+        self, caller: Principal, fact_id: UUID, status: FactStatus
+    ) -> FactReceipt:
+        """Wait until the tables show the status, so that the next answer knows of it."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.decision_wait_s
+        while loop.time() < deadline:
+            fact = await self.facts.find(caller, fact_id)
+            if fact is not None and fact.status == status:
+                return FactReceipt(fact_id=fact_id, status="applied")
+            await asyncio.sleep(FACT_WAIT_S / 40)
+        return FactReceipt(fact_id=fact_id)
 
     async def _publish(self, data: FactProposed | FactApproved | FactRejected) -> None:
         event = build_root_event(

@@ -131,7 +131,7 @@ def approve(fact: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
         Fact id.
     """
     receipt = post(f"/v1/facts/{fact}/approve", {}, common, stages=SERVER_STAGES)
-    return _report(receipt, "approved", common)
+    return _report(receipt, _describe_decision(receipt, "approved"), common)
 
 
 @app.command
@@ -146,7 +146,7 @@ def reject(fact: UUID, /, *, reason: str | None = None, common: RemoteOptions = 
         Free text.
     """
     receipt = post(f"/v1/facts/{fact}/reject", {"reason": reason}, common, stages=SERVER_STAGES)
-    return _report(receipt, "rejected", common)
+    return _report(receipt, _describe_decision(receipt, "rejected"), common)
 
 
 @app.command
@@ -163,6 +163,14 @@ def delete(
         Skip the confirmation prompt.
     """
     return run_erase("fact", str(fact), yes, common)
+
+
+def _describe_decision(receipt: dict[str, Any], decision: str) -> str:
+    return (
+        decision
+        if receipt["status"] == "applied"
+        else f"accepted; {decision} once the workers have read it, see `anabranch facts list`"
+    )
 
 
 def _report(result: dict[str, Any], message: str, common: RemoteOptions) -> int:

@@ -51,7 +51,10 @@ async def get_fact(fact_id: UUID, services: ServicesDep, caller: Caller) -> Fact
 
 @router.post("/{fact_id}/approve", status_code=202, operation_id="approve_fact")
 async def approve_fact(fact_id: UUID, services: ServicesDep, caller: WholeTenant) -> FactReceipt:
-    """Approve a fact: from now on answers use it, and no longer the one that it replaces."""
+    """Approve a fact: answers use it, and no longer the one that it replaces.
+
+    Responds once the decision holds, or after ten seconds with status `accepted`.
+    """
     return await services.facts.approve(caller, fact_id)
 
 
@@ -59,7 +62,10 @@ async def approve_fact(fact_id: UUID, services: ServicesDep, caller: WholeTenant
 async def reject_fact(
     fact_id: UUID, services: ServicesDep, caller: WholeTenant, body: FactRejection | None = None
 ) -> FactReceipt:
-    """Reject a fact, also one that was approved before: answers do not use it."""
+    """Reject a fact, also one that was approved before: answers do not use it.
+
+    Responds once the decision holds, or after ten seconds with status `accepted`.
+    """
     return await services.facts.reject(caller, fact_id, body.reason if body else None)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from schemas.errors import LogUnavailable
-from schemas.facts import FactRequest
+from schemas.facts import FactRequest, FactStatus
 from services.facts import FactService
 from tests.support.api_client import LOCAL_CALLER
 
@@ -82,6 +84,25 @@ async def test_fact_that_was_not_published_can_be_proposed_again() -> None:
         await service.propose(LOCAL_CALLER, ANA)
     log.is_available = True
     assert not (await service.propose(LOCAL_CALLER, ANA)).duplicate
+
+
+@pytest.mark.parametrize(("decision", "status"), [("approve", "approved"), ("reject", "rejected")])
+async def test_decision_returns_once_the_tables_show_it(decision: str, status: FactStatus) -> None:
+    service, log, _ = build_service()
+    looked_at: list[int] = []
+
+    class SlowTable:
+        async def find(self, caller: Any, fact_id: UUID) -> Any:
+            looked_at.append(log.n_appended)
+            return SimpleNamespace(status=status if len(looked_at) > 3 else "proposed")
+
+    waiting = replace(service, facts=SlowTable())  # type: ignore[arg-type]
+    arguments = (LOCAL_CALLER, uuid4(), *([None] if decision == "reject" else []))
+    receipt = await getattr(waiting, decision)(*arguments)
+    assert receipt.status == "applied" and looked_at == [0, 1, 1, 1]
+    looked_at.clear()
+    late = await getattr(replace(waiting, decision_wait_s=0.0), decision)(*arguments)
+    assert late.status == "accepted"
 
 
 def test_reader_that_is_no_user_or_group_is_rejected() -> None:
