@@ -423,7 +423,7 @@ class Services:
     link_signer: LinkSigner
     sessions: BrowserSessions | None  # None without a local token
     hostnames: Sequence[str]  # besides those of the loopback address
-    public_url: str  # prefix of links; empty for relative ones
+    public_url: str  # prefix of links; empty: the address of the request
     runs: RunPort
     run_history: RunHistoryPort
     lineage: LineagePort

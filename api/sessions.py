@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 
 from itsdangerous import BadSignature, TimestampSigner
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.browser_guard import SAFE_METHODS
+from api.problems import build_problem
 from schemas.errors import Unauthenticated
 
 REQUEST_HEADER = b"x-anabranch-request"
@@ -98,6 +100,9 @@ class SessionCookieMiddleware:
             and scope["type"] == "http"
             and self._has_valid_session(scope, self.sessions)
         ):
+            if scope["method"] not in SAFE_METHODS and REQUEST_HEADER not in dict(scope["headers"]):
+                await _build_missing_header_problem(scope)(scope, receive, send)
+                return
             # From here on a session is the operator's token: no route knows of cookies.
             bearer = (b"authorization", f"Bearer {self.sessions.token}".encode())
             scope = {**scope, "headers": [*scope["headers"], bearer]}
@@ -112,14 +117,22 @@ class SessionCookieMiddleware:
             b"none",
         ):
             return False
-        if scope["method"] not in SAFE_METHODS and REQUEST_HEADER not in headers:
-            return False
         try:
             cookies = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
         except CookieError:
             return False
         session_cookie = cookies.get(get_cookie_name(scope))
         return session_cookie is not None and sessions.is_valid(session_cookie.value)
+
+
+def _build_missing_header_problem(scope: Scope) -> ASGIApp:
+    return build_problem(
+        Request(scope),
+        401,
+        Unauthenticated.code,
+        f"A {scope['method']} request by a session needs the header X-Anabranch-Request.",
+        "Send X-Anabranch-Request: 1 from a page of this server, or a bearer token.",
+    )
 
 
 def get_cookie_name(scope: Scope) -> str:

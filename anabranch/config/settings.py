@@ -253,7 +253,7 @@ class ApiSettings(SettingsSection):
     public_url: str = Field(
         "",
         pattern=r"^(https?://[^/?#\s]+/?)?$",
-        description="base URL of links to files; unset: relative links",
+        description="base URL of links to files; unset: the address of the request",
     )
     requests_per_address: int = Field(
         128,

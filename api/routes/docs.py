@@ -36,6 +36,19 @@ INDEX_HTML = """<!doctype html>
 </body>
 </html>
 """
+LOGIN_FAILED_HTML = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Anabranch: login failed</title>
+</head>
+<body>
+<h1>Login failed</h1>
+<p>{detail}</p>
+<p>{remedy}</p>
+</body>
+</html>
+"""
 START_SCRIPT = """SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#swagger-ui",
@@ -54,7 +67,10 @@ async def open_root(
     services: ServicesDep,
     login: Annotated[str | None, Query(max_length=512)] = None,
 ) -> Response:
-    """Redirect to the documentation; exchange the code of a login link for a session first."""
+    """Redirect to the documentation; exchange the code of a login link for a session first.
+
+    A used or expired link leads a browser with a session on, and shows a page to one without.
+    """
     if login is None:
         return RedirectResponse("/docs")
     if services.sessions is None:
@@ -65,7 +81,16 @@ async def open_root(
     response = RedirectResponse("/", 303, headers={"Cache-Control": "no-store"})
     # Browsers drop secure cookies that arrive over plain HTTP.
     secure = services.public_url.startswith("https://")
-    cookie = services.sessions.exchange_code(login)
+    try:
+        cookie = services.sessions.exchange_code(login)
+    except Unauthenticated as error:
+        # The middleware adds the token to requests of a valid session.
+        if request.headers.get("authorization") == f"Bearer {services.sessions.token}":
+            return response
+        if "text/html" not in request.headers.get("accept", ""):
+            raise
+        page = LOGIN_FAILED_HTML.format(detail=error.detail, remedy=error.remedy)
+        return HTMLResponse(page, 401, headers={"Cache-Control": "no-store"})
     response.set_cookie(
         get_cookie_name(request.scope),
         cookie,

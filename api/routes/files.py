@@ -143,7 +143,8 @@ async def _create_signed_link(
         )
         signature = services.link_signer.sign(target, expires_at_s)
         url = (
-            f"{services.public_url}{path}"
+            # The guard has checked the host: without a public address, the link is to this one.
+            f"{services.public_url or str(request.base_url).rstrip('/')}{path}"
             f"?revision={target.revision}&expires={expires_at_s}&signature={signature}"
         )
     return SignedLink(url=url, expires_at=expires)

@@ -12,7 +12,7 @@ from anabranch.cli import build_app
 from anabranch.config.loader import NON_SETTING_VARIABLES, list_setting_names, to_environment_name
 from docs.generate import find_outdated_files, replace_section
 from docs.tables import PACKAGES
-from processors import EVENT_CLASSES
+from processors import EVENT_CLASSES, STAGES
 from services.instrumentation.metrics import Metrics
 from tests.golden.error_codes import collect_codes
 from tests.support.openapi import build_openapi_document
@@ -219,6 +219,13 @@ def list_anchors(page: Path) -> set[str]:
     """Return the anchors of the headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_distributed_workers_of_the_page_run_every_stage() -> None:
+    commands = re.findall(r"worker --stages ([\w,]+)", read_text("docs/how-to/run-on-kafka.md"))
+    assert {name for command in commands for name in command.split(",")} == {
+        stage.name for stage in STAGES
+    }
 
 
 LOCKS = [

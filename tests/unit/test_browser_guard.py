@@ -243,12 +243,14 @@ async def test_docs_page_needs_no_inline_script(client: httpx2.AsyncClient) -> N
 
 async def test_signed_link_ignores_host_headers(client: httpx2.AsyncClient) -> None:
     path = f"/v1/documents/{DOCUMENT_ID}/file?signed=true"
-    relative = (
+    link = (
         await client.get(
             path, headers={"X-Forwarded-Host": "evil.example", "Forwarded": "host=evil.example"}
         )
     ).json()["url"]
-    assert relative.startswith("/v1/") and "evil" not in relative
+    # Complete, so that it can be passed on as it is.
+    assert link.startswith(f"{client.base_url}/v1/signed/") and "evil" not in link
+    assert (await client.get(link)).status_code == 200
     async with make_client(public_url="https://docs.example") as public:
         assert (await public.get(path)).json()["url"].startswith("https://docs.example/v1/")
 

@@ -61,6 +61,24 @@ async def test_login_link_opens_exactly_one_session(browser: httpx2.AsyncClient)
     assert "anabranch open" in again.json()["remedy"]
 
 
+async def test_used_login_link_leads_on_with_a_session_and_explains_itself_without(
+    browser: httpx2.AsyncClient,
+) -> None:
+    link = await make_login_link(browser)
+    await browser.get(link)
+    again = await browser.get(link, headers={"Accept": "text/html"})
+    assert (again.status_code, again.headers["location"]) == (303, "/")
+    assert "set-cookie" not in again.headers
+    browser.cookies.clear()
+    page = await browser.get(link, headers={"Accept": "text/html,*/*"})
+    assert page.status_code == 401 and page.headers["content-type"].startswith("text/html")
+    assert "already used" in page.text and "anabranch open" in page.text
+    forged = await browser.get(
+        "/", params={"login": "<script>"}, headers={"Accept": "text/html", **BEARER}
+    )
+    assert forged.status_code == 303 and "script" not in forged.text
+
+
 async def test_other_spelling_of_a_used_code_opens_no_session(sessions: BrowserSessions) -> None:
     """The last Base64 digit of a signature has unused bits, and other characters are skipped."""
     code = sessions.make_code()
@@ -110,7 +128,11 @@ async def test_forged_codes_and_cookies_are_refused(
 async def test_cookie_writes_require_request_header(browser: httpx2.AsyncClient) -> None:
     await browser.get(await make_login_link(browser))
     form = {"files": {"file": ("a.md", b"x")}}
-    assert (await browser.post("/v1/ingest", **form)).status_code == 401
+    refused = await browser.post("/v1/ingest", **form)
+    assert refused.status_code == 401 and "X-Anabranch-Request" in refused.json()["detail"]
+    # Whoever has no session learns nothing of the header.
+    anonymous = await browser.post("/v1/ingest", **form, headers={"Cookie": "x=1"})
+    assert "X-Anabranch-Request" not in anonymous.text
     assert (
         await browser.post("/v1/ingest", **form, headers={"X-Anabranch-Request": "1"})
     ).status_code == 202
