@@ -18,6 +18,9 @@ a later revision or a withdrawal came first.
 DocumentState = Literal["running", "searchable", "failed", "withdrawn"]
 """State of a document's latest revision."""
 
+DocumentAccess = Literal["granted", "hidden", "unknown"]
+"""Whether a caller may change a document. `unknown` ids may be used for a new one."""
+
 DOCUMENT_STATES: tuple[DocumentState, ...] = get_args(DocumentState)
 FINAL_STATES: frozenset[JobState] = frozenset({"searchable", "failed", "superseded", "withdrawn"})
 """States that no longer change without a new event."""

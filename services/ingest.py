@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -31,6 +31,7 @@ from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentW
 from schemas.ids import compute_file_sha256, make_document_id, make_received_id, sha256_hex
 from schemas.ingest import IngestionJob, IngestReceipt, IngestRequest, PlannedEvent
 from schemas.ports.engines import BlobStore
+from schemas.ports.jobs import IngestionJobs
 from schemas.ports.log import RecordAppender
 from schemas.ports.search import DocumentCatalog
 from schemas.principals import Principal
@@ -38,6 +39,7 @@ from schemas.values import Amendment, BlobRef, DocumentFields, Notice
 from streams.codec import Codec
 from streams.publisher import API_SOURCE, build_raw_record
 
+RequestData = DocumentReceived | DocumentAmended | DocumentWithdrawn
 REQUEST_TIMEOUT_S = 45.0
 """Limit of one request after its upload has arrived."""
 RETRY_INGEST = "Retry, with the same Idempotency-Key if you sent one."
@@ -55,7 +57,7 @@ class IngestService:
     log: RecordAppender
     blobs: BlobStore
     documents: DocumentCatalog
-    open_job: Callable[[IngestionJob], Awaitable[None]]
+    jobs: IngestionJobs
     codec: Codec
     max_bytes: int
     clock: Callable[[], datetime]
@@ -133,14 +135,6 @@ class IngestService:
         new_document_id = make_document_id(
             tenant, "", request.external_id or request.source_uri or request.url or sha256 or ""
         )
-        await self._check_write_access(caller, new_document_id, request.external_id)
-        earlier_status = await self._fetch_earlier_status(caller, event, new_document_id, sha256)
-        # After the checks, so that a refused request leaves no blob.
-        if request.text is not None:
-            await self.blobs.put(content.storage_key or "", request.text.encode())
-        is_duplicate = sha256 is not None and await self._is_duplicate(
-            caller, new_document_id, sha256, request
-        )
         fields = request.model_dump(include=set(DocumentFields.model_fields))
         if request.text is not None and request.filename is None and request.media_type is None:
             fields["media_type"] = "text/markdown"
@@ -153,7 +147,29 @@ class IngestService:
                 "force": request.force,
             }
         )
-        job = await self._publish(caller, data, event.event_id, new_document_id)
+        async with self._order_requests(
+            caller, new_document_id, normalize_readers(request.readers)
+        ):
+            if await self.jobs.fetch_access(caller, new_document_id) == "hidden":
+                raise InvalidRequest(
+                    f"external_id {request.external_id!r} cannot be used.",
+                    code="EXTERNAL_ID_TAKEN",
+                    remedy="Choose another external_id.",
+                )
+            earlier_status = await self._fetch_earlier_status(
+                caller, event, new_document_id, sha256
+            )
+            is_duplicate = sha256 is not None and await self._is_duplicate(
+                caller, new_document_id, sha256, request
+            )
+            ingestion_job = self._make_job(
+                caller, data, event.event_id, new_document_id, request.external_id
+            )
+            await self._claim(ingestion_job, data, event.has_idempotency_key)
+            # After the checks, so that a refused request leaves no blob.
+            if request.text is not None:
+                await self.blobs.put(content.storage_key or "", request.text.encode())
+            job = await self._publish(ingestion_job, data)
         if (
             earlier_status
             and earlier_status["stages"][0]["state"] == "done"
@@ -182,9 +198,13 @@ class IngestService:
     async def amend_document(
         self, caller: Principal, document_id: UUID, amendment: Amendment
     ) -> UUID:
-        async with _limit_time(self.timeout_s, RETRY_AMEND):
-            document = await self.documents.fetch_document(caller, document_id)
-            if document is None or document.get("state") == "withdrawn":
+        readers = normalize_readers(amendment.readers)
+        async with (
+            _limit_time(self.timeout_s, RETRY_AMEND),
+            self._order_requests(caller, document_id, readers),
+        ):
+            document = await self._require_changeable(caller, document_id)
+            if document.get("state") == "withdrawn":
                 raise unknown_document_error(document_id)
             if not amendment.stated_fields():
                 raise InvalidRequest(
@@ -195,46 +215,95 @@ class IngestService:
             data = DocumentAmended(
                 tenant=caller.tenant, document_id=str(document_id), **amendment.stated_fields()
             )
-            return await self._publish(
-                caller, data, str(self.fresh_id()), document_id, document.get("external_id")
-            )
+            return await self._publish_change(caller, document_id, document, data)
 
     async def withdraw_document(self, caller: Principal, document_id: UUID) -> UUID:
-        async with _limit_time(self.timeout_s, RETRY_WITHDRAW):
-            document = await self.documents.fetch_document(caller, document_id)
-            if document is None:
-                raise unknown_document_error(document_id)
+        async with (
+            _limit_time(self.timeout_s, RETRY_WITHDRAW),
+            self._order_requests(caller, document_id, None),
+        ):
+            document = await self._require_changeable(caller, document_id)
             data = DocumentWithdrawn(tenant=caller.tenant, document_id=str(document_id))
-            return await self._publish(
-                caller, data, str(self.fresh_id()), document_id, document.get("external_id")
-            )
+            return await self._publish_change(caller, document_id, document, data)
 
-    async def _publish(
+    async def _require_changeable(self, caller: Principal, document_id: UUID) -> Mapping[str, Any]:
+        """Return the document. Raises NotFound unless the caller may change it."""
+        if await self.jobs.fetch_access(caller, document_id) == "granted":
+            # Without the caller's limits: while older readers hold for the visible revision, its
+            # latest one may be changed already.
+            document = await self.documents.fetch_document(
+                replace(caller, readers=None), document_id
+            )
+            if document is not None:
+                return document
+        raise unknown_document_error(document_id)
+
+    async def _publish_change(
         self,
         caller: Principal,
-        data: DocumentReceived | DocumentAmended | DocumentWithdrawn,
-        event_id: str,
-        document: UUID,
-        external_id: str | None = None,
+        document_id: UUID,
+        document: Mapping[str, Any],
+        data: DocumentAmended | DocumentWithdrawn,
     ) -> UUID:
+        job = self._make_job(
+            caller, data, str(self.fresh_id()), document_id, document.get("external_id")
+        )
+        await self._claim(job, data, has_idempotency_key=False)
+        return await self._publish(job, data)
+
+    @asynccontextmanager
+    async def _order_requests(
+        self, caller: Principal, document_id: UUID, readers: tuple[str, ...] | None
+    ) -> AsyncIterator[None]:
+        """Keep a limited caller's check and event together, and others' new readers out of it."""
+        async with AsyncExitStack() as stack:
+            if caller.readers is not None or readers is not None:
+                await stack.enter_async_context(self.jobs.lock_document(document_id))
+            yield
+
+    async def _claim(self, job: IngestionJob, data: RequestData, has_idempotency_key: bool) -> None:
+        """Claim the job of a request that others have to know before its event is processed.
+
+        Raises InvalidRequest if another request has used its Idempotency-Key.
+        """
+        readers = None if isinstance(data, DocumentWithdrawn) else normalize_readers(data.readers)
+        if readers is None and not has_idempotency_key:
+            return
+        request_sha256 = sha256_hex(data.model_dump_json().encode())
+        claimed_sha256 = await self.jobs.claim(job, request_sha256, readers)
+        if claimed_sha256 not in (None, request_sha256):
+            raise _reused_key_error(job.event_id)
+
+    @staticmethod
+    def _make_job(
+        caller: Principal,
+        data: RequestData,
+        event_id: str,
+        document_id: UUID,
+        external_id: str | None,
+    ) -> IngestionJob:
+        return IngestionJob(
+            job_id=make_received_id(data.tenant, API_SOURCE, event_id),
+            tenant=data.tenant,
+            document_id=document_id,
+            event_id=event_id,
+            source=API_SOURCE,
+            external_id=external_id,
+            requested_by=caller.id,
+        )
+
+    async def _publish(self, job: IngestionJob, data: RequestData) -> UUID:
         record = await build_raw_record(
-            data, event_id, time=self.clock(), codec=self.codec, document_id=document
+            data,
+            job.event_id,
+            time=self.clock(),
+            codec=self.codec,
+            document_id=job.document_id,
         )
         await self.log.append([record])
-        job = make_received_id(data.tenant, API_SOURCE, event_id)
         # After the event: a job without one would stay pending forever.
-        await self.open_job(
-            IngestionJob(
-                job_id=job,
-                tenant=data.tenant,
-                document_id=document,
-                event_id=event_id,
-                source=API_SOURCE,
-                external_id=data.external_id or external_id,
-                requested_by=caller.id,
-            )
-        )
-        return job
+        await self.jobs.open(job)
+        return job.job_id
 
     async def _resolve_content(
         self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent
@@ -279,25 +348,6 @@ class IngestService:
         async with self.blobs.open_local(key) as path:
             return await compute_file_sha256(path)
 
-    async def _check_write_access(
-        self, caller: Principal, document: UUID, external_id: str | None
-    ) -> None:
-        """Raise InvalidRequest if the external id belongs to a document that the caller may not
-        read.
-        """
-        if (
-            caller.readers is None
-            or await self.documents.fetch_document(caller, document) is not None
-        ):
-            return
-        # Visible without the restriction: the document belongs to other readers.
-        if await self.documents.fetch_document(replace(caller, readers=None), document) is not None:
-            raise InvalidRequest(
-                f"external_id {external_id!r} cannot be used.",
-                code="EXTERNAL_ID_TAKEN",
-                remedy="Choose another external_id.",
-            )
-
     async def _is_duplicate(
         self, caller: Principal, document: UUID, sha256: str, request: IngestRequest
     ) -> bool:
@@ -305,8 +355,7 @@ class IngestService:
         # First, because most documents are new and fetching one costs two large queries.
         if not await self.documents.has_content(caller.tenant, document, sha256):
             return False
-        # Only unlimited callers see readers; _check_write_access has refused documents that this
-        # caller may not read.
+        # Only unlimited callers see readers; documents that this caller may not read are refused.
         current = await self.documents.fetch_document(replace(caller, readers=None), document)
         if (
             current is None
@@ -352,12 +401,16 @@ class IngestService:
         if str(earlier_status.get("document_id")) != str(document) or (
             sha256 and earlier_sha256 and earlier_sha256 != sha256
         ):
-            raise InvalidRequest(
-                f"Idempotency-Key {event.event_id!r} was used for another document.",
-                code="IDEMPOTENCY_KEY_REUSED",
-                remedy="Use a new key for each change.",
-            )
+            raise _reused_key_error(event.event_id)
         return earlier_status
+
+
+def _reused_key_error(event_id: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Idempotency-Key {event_id!r} was used for another document.",
+        code="IDEMPOTENCY_KEY_REUSED",
+        remedy="Use a new key for each change.",
+    )
 
 
 @asynccontextmanager

@@ -11,7 +11,6 @@ import asyncpg
 from schemas import ids
 from schemas.batching import CallBatcher
 from schemas.ids import make_derived_id, make_received_id
-from schemas.ingest import IngestionJob
 from schemas.ports.search import DocumentText
 from schemas.principals import Principal
 from sql.document_status import (
@@ -21,7 +20,7 @@ from sql.document_status import (
     resolve_ingress_state,
 )
 from sql.page_cursor import format_cursor, parse_cursor
-from sql.pool import Pool, execute, fetch_rows
+from sql.pool import Pool, fetch_rows
 
 Body = dict[str, Any]
 _NULL_FIELDS = (
@@ -335,30 +334,3 @@ def _collect_warnings(row: Body) -> list[Body]:
             }
         ]
     return []
-
-
-class PgJobs:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        # Many uploads arrive at the same time.
-        self._openings = CallBatcher(self._open_together)
-
-    async def open(self, job: IngestionJob) -> None:
-        """Open a job. Opening it again has no effect."""
-        await self._openings.run(job)
-
-    async def _open_together(self, jobs: Sequence[IngestionJob]) -> list[None]:
-        rows = [
-            (
-                job.job_id,
-                job.tenant,
-                job.document_id,
-                job.event_id,
-                job.source,
-                job.external_id,
-                job.requested_by,
-            )
-            for job in jobs
-        ]
-        await execute(self._pool, "open_jobs", *map(list, zip(*rows, strict=True)))
-        return [None] * len(jobs)

@@ -57,11 +57,12 @@ from services.query.service import ConcurrencyLimiter, QueryService
 from services.replay.service import ReplayService
 from services.storage import Storage
 from sql.access import PgApiKeys, PgAudit
-from sql.documents import PgDocuments, PgJobs
+from sql.documents import PgDocuments
 from sql.entities import PgEntities
 from sql.exams import PgCalibrations, PgExams
 from sql.facts import PgFacts
 from sql.generations import PgGenerations, PgGenerationSummaries
+from sql.jobs import PgJobs
 from sql.lineage import PgLineage
 from sql.listings import PgListings
 from sql.log_feed import PgFeed
@@ -188,7 +189,7 @@ async def prepare_api(
                 event_log,
                 storage.blobs,
                 documents,
-                PgJobs(storage.pool).open,
+                PgJobs(storage.pool),
                 storage.codec,
                 settings.ingest.max_bytes,
                 overrides.clock,

@@ -106,7 +106,7 @@ where s.tenant = $1 and may_read($4::text[], d.readers) and ($2::uuid is null or
 -- the producer's id, from which its internal id is derived. A caller with limited access ($6, $7) sees its own
 -- events and those of documents it may read.
 select
-  coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id, l.document_summary ->> 'external_id') as external_id,
+  coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, case when may_read($6::text[], d.readers) then d.external_id end, l.document_summary ->> 'external_id') as external_id,
   (j.id is not null or h.event_id is not null and (d.id is not null or $3 is not null))
     and ($6::text[] is null or j.requested_by = $7::text or (d.latest is not null and may_read($6, d.readers))) as is_known, h.log_topic, h.log_partition, h.log_offset, coalesce(h.is_reaction_done, false) as is_admitted,
   coalesce(d.accepted_id = $2 and d.withdrawn = d.latest, false) as withdraws,
@@ -118,7 +118,7 @@ select
   ) end as dead_letter
 -- One row to join to: none of the tables need know the event.
 from (select 1) one
-left join jobs j on j.id = $2 and j.tenant = $1
+left join jobs j on j.id = $2 and j.tenant = $1 and j.is_published
 left join inbox h on h.generation = '' and h.stage = 'receive' and h.event_id = $2 and h.payload_sha256 is distinct from 'erased'
 left join lateral (
   select * from dead_letters
@@ -135,10 +135,13 @@ left join inbox later on later.generation = '' and later.stage = 'receive' and l
 limit 1
 
 -- name: latest_event
--- Latest known event of a document: its latest job, or its latest dead letter at ingress.
+-- Latest known event of a document: its latest job, or its latest dead letter at ingress. A job is no reason to
+-- show its sender a document that he may no longer read.
 select event_id
 from (
-  select id as event_id, created_at as known_at from jobs where tenant = $1 and document_id = $2 and ($3::text[] is null or requested_by = $4::text)
+  select id as event_id, created_at as known_at from jobs
+  where tenant = $1 and document_id = $2 and is_published and ($3::text[] is null or requested_by = $4::text)
+    and not exists (select from documents d where d.id = $2 and d.tenant = $1 and d.latest is not null and not may_read($3, d.readers))
   union all
   select event_id, dead_lettered_at from dead_letters where tenant = $1 and document_id = $2 and stage = 'receive' and closed_at is null and $3::text[] is null
 ) every
@@ -258,14 +261,6 @@ returning tenant, document_id, source
 -- Restore document owners from the log: the last accepted revision decides.
 insert into document_owners (document_id, tenant, source) select * from unnest($1::uuid[], $2::text[], $3::text[])
 on conflict (tenant, document_id) do update set source = excluded.source
-
--- name: open_jobs
--- Store jobs; an existing one stays.
-insert into jobs (id, tenant, document_id, event_id, source, external_id, requested_by)
-select * from unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[]) j (id, tenant, document_id, event_id, source, external_id, requested_by)
--- Ordered, so that two statements with the same jobs cannot deadlock.
-order by id
-on conflict do nothing
 
 -- name: collection_documents
 -- Documents of a collection.

@@ -14,7 +14,8 @@ from schemas.ids import content_id, make_derived_id, make_received_id, sha256_he
 from schemas.ingest import IngestionJob
 from schemas.rows import CollectionDeletedRow, CollectionDeletionRow, CollectionProfileRow
 from sql.collections import PgCollections
-from sql.documents import PgDocuments, PgJobs
+from sql.documents import PgDocuments
+from sql.jobs import PgJobs
 from sql.listings import PgListings
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import (

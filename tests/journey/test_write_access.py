@@ -1,0 +1,145 @@
+"""The current readers of a document decide who may change it, not earlier jobs of a caller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from anabranch.config.overrides import Overrides
+from anabranch.config.settings import Settings
+from tests.support.limited_callers import LimitedCallers, open_limited_callers
+
+MINUTES = "The board sells the mill in Tavira for 4.2 million euros."
+
+
+@pytest.fixture
+async def callers(
+    settings: Settings, database: str, overrides: Overrides
+) -> AsyncIterator[LimitedCallers]:
+    async with open_limited_callers(settings, database, overrides) as found:
+        yield found
+
+
+async def assert_hidden(callers: LimitedCallers, user: str, document: str) -> None:
+    """Assert that the user gets no byte of the document, and cannot change it."""
+    for part in ("", "/markdown", "/revisions", "/chunks", "/file"):
+        response = await callers.fetch(user, document, part)
+        assert response.status_code == 404, (part, response.text)
+    events = await callers.request(user, "GET", f"/v1/events?document={document}&after=begin")
+    assert events.status_code == 404 or not events.json()["items"], events.text
+    lineage = await callers.request(user, "GET", f"/v1/documents/{document}/lineage")
+    assert lineage.status_code == 404, lineage.text
+    unknown = await callers.amend(user, "00000000-0000-4000-8000-000000000000", tags=["x"])
+    for response in (
+        await callers.amend(user, document, tags=["seen"]),
+        await callers.amend(user, document, readers=[f"user:{user}"]),
+        await callers.withdraw(user, document),
+    ):
+        assert response.status_code == unknown.status_code == 404, response.text
+        assert response.json()["code"] == unknown.json()["code"]
+
+
+async def test_earlier_amendment_grants_no_access(callers: LimitedCallers) -> None:
+    receipt = await callers.ingest("admin", text=MINUTES, external_id="plan-1")
+    await callers.wait_until_final(receipt)
+    document = receipt.json()["document_id"]
+    amended = await callers.amend("ana", document, tags=["seen"])
+    await callers.wait_until_final(amended)
+    restricted = await callers.amend("admin", document, readers=["user:board"])
+    assert (await callers.amend("ana", document, readers=["user:ana"])).status_code == 404
+    await callers.wait_until_final(restricted)
+    await assert_hidden(callers, "ana", document)
+    # Her own job tells its outcome, and nothing of the document.
+    status = await callers.request(
+        "ana", "GET", f"/v1/ingest/status/{amended.json()['ingestion_job_id']}"
+    )
+    assert status.status_code == 200 and MINUTES not in status.text
+
+
+async def test_withdrawn_document_of_same_id_grants_no_access(callers: LimitedCallers) -> None:
+    own = await callers.ingest("bob", text="x", external_id="board-2027")
+    document = own.json()["document_id"]
+    await callers.wait_until_final(own)
+    await callers.wait_until_final(await callers.withdraw("bob", document))
+    restricted = await callers.ingest(
+        "admin", text=MINUTES, external_id="board-2027", readers=["user:ana"]
+    )
+    assert restricted.json()["document_id"] == document
+    assert (await callers.amend("bob", document, readers=["user:bob"])).status_code == 404
+    await callers.wait_until_final(restricted)
+    await assert_hidden(callers, "bob", document)
+    assert (await callers.fetch("ana", document, "/markdown")).text == MINUTES
+
+
+async def test_earlier_upload_does_not_permit_overwriting(callers: LimitedCallers) -> None:
+    receipt = await callers.ingest("ana", text="Draft.", external_id="plan-1")
+    document = receipt.json()["document_id"]
+    await callers.wait_until_final(receipt)
+    await callers.wait_until_final(
+        await callers.ingest("admin", text=MINUTES, external_id="plan-1", readers=["group:audit"])
+    )
+    overwritten = await callers.ingest("ana", text="Mine again.", external_id="plan-1")
+    assert (overwritten.status_code, overwritten.json()["code"]) == (422, "EXTERNAL_ID_TAKEN")
+    await assert_hidden(callers, "ana", document)
+    assert (await callers.fetch("admin", document, "/markdown")).text == MINUTES
+
+
+async def test_change_in_flight_cannot_undo_restriction(callers: LimitedCallers) -> None:
+    receipt = await callers.ingest("admin", text=MINUTES, external_id="plan-1")
+    await callers.wait_until_final(receipt)
+    document = receipt.json()["document_id"]
+    is_restricted = asyncio.Event()
+
+    async def take_back() -> None:
+        while not is_restricted.is_set():
+            await callers.amend("ana", document, readers=["user:ana"])
+
+    attacks = [asyncio.create_task(take_back()) for _ in range(3)]
+    await asyncio.sleep(0.2)
+    restricted = await callers.amend("admin", document, readers=["group:audit"])
+    await asyncio.sleep(0.3)
+    is_restricted.set()
+    await asyncio.gather(*attacks)
+    await callers.wait_until_final(restricted)
+    await assert_hidden(callers, "ana", document)
+    found = await callers.fetch("admin", document)
+    assert found.json()["readers"] == ["group:audit"]
+
+
+def _make_bodies(count: int) -> list[dict[str, Any]]:
+    return [{"text": f"Report {number}.", "external_id": "report"} for number in range(count)]
+
+
+async def test_one_of_ten_bodies_gets_an_idempotency_key(callers: LimitedCallers) -> None:
+    headers = {"Idempotency-Key": "import-1"}
+    responses = await asyncio.gather(
+        *(
+            callers.clients["admin"].post("/v1/ingest", json=body, headers=headers)
+            for body in _make_bodies(10)
+        )
+    )
+    accepted = [response for response in responses if response.status_code == 202]
+    refused = [response for response in responses if response.status_code == 422]
+    assert (len(accepted), len(refused)) == (1, 9)
+    assert {response.json()["code"] for response in refused} == {"IDEMPOTENCY_KEY_REUSED"}
+    await callers.wait_until_final(accepted[0])
+    text = (await callers.fetch("admin", accepted[0].json()["document_id"], "/markdown")).text
+    assert text == _make_bodies(10)[responses.index(accepted[0])]["text"]
+
+
+async def test_equal_bodies_with_one_idempotency_key_are_one_job(callers: LimitedCallers) -> None:
+    headers = {"Idempotency-Key": "import-2"}
+    responses = await asyncio.gather(
+        *(
+            callers.clients["admin"].post("/v1/ingest", json=_make_bodies(1)[0], headers=headers)
+            for _ in range(5)
+        )
+    )
+    assert {response.status_code for response in responses} == {202}
+    assert len({response.json()["ingestion_job_id"] for response in responses}) == 1
+    changed = _make_bodies(1)[0] | {"tags": ["other"]}
+    response = await callers.clients["admin"].post("/v1/ingest", json=changed, headers=headers)
+    assert response.json()["code"] == "IDEMPOTENCY_KEY_REUSED"
