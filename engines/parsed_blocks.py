@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import date
 from typing import Any, Protocol
 
 from schemas.values import BlockKind, Box, Notice
@@ -69,7 +70,7 @@ class ParsedPart:
     blocks: list[ParsedBlock] = field(default_factory=list)
     title: str | None = None
     language: str | None = None
-    date: str | None = None
+    document_date: date | None = None
     ocr_pages: list[int] = field(default_factory=list)
     unread: list[int] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
@@ -81,7 +82,7 @@ class ParsedPart:
             "drafts": [block.to_record() for block in self.blocks],
             "title": self.title,
             "language": self.language,
-            "date": self.date,
+            "date": self.document_date.isoformat() if self.document_date else None,
             "ocr_pages": self.ocr_pages,
             "unread": self.unread,
             "notices": [notice.model_dump() for notice in self.notices],
@@ -96,7 +97,9 @@ class ParsedPart:
         record = json.loads(data)
         blocks = [ParsedBlock.from_record(block) for block in record.pop("drafts")]
         notices = [Notice(**notice) for notice in record.pop("notices")]
-        return ParsedPart(blocks=blocks, notices=notices, **record)
+        iso_date = record.pop("date")
+        document_date = date.fromisoformat(iso_date) if iso_date else None
+        return ParsedPart(blocks=blocks, document_date=document_date, notices=notices, **record)
 
     def insert_page_blocks(self, page: int, blocks: Iterable[ParsedBlock]) -> None:
         """Insert the OCR blocks of `page` between the blocks of the other pages."""

@@ -39,6 +39,7 @@ def project(event: Event[DocumentTranscribed]) -> Iterable[Row]:
         pages=data.pages,
         markdown=data.transcript.markdown if data.transcript else None,
         blob=data.blob,
+        document_date=data.document_date,
         warnings=[notice.model_dump() for notice in data.warnings],
     )
 

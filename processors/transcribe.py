@@ -204,6 +204,7 @@ async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTran
         text_sha256=sha256_hex(transcript.markdown.encode()),
         characters=len(transcript.markdown),
         pages=transcript.pages,
+        document_date=transcript.document_date,
         transcript=transcript if inline else None,
         blob=None if inline else await _store_transcript(transcript, data, ports),
         warnings=transcript.warnings,

@@ -112,6 +112,8 @@ class TextRow:
     markdown: str | None
     blob: BlobRef | None
     warnings: list[dict[str, Any]]
+    document_date: date | None = None
+    """Found in the document."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ def _to_text_values(row: TextRow, event: Event[Any]) -> RowValues:
         replace_nul(row.markdown),
         blob,
         row.warnings,
+        row.document_date,
         event.pipeline_fingerprint,
         *_to_position_values(event),
     )
@@ -189,6 +190,7 @@ DERIVED_TABLES: Mapping[type[Row], DerivedTable] = {
             "markdown": "text",
             "blob": "jsonb",
             "warnings": "jsonb",
+            "document_date": "date",
             "how": "text",
             **POSITION_COLUMNS,
         },

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import date
 
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.values import Block, Span, Transcript
@@ -36,7 +35,7 @@ def assemble_transcript(parts: Sequence[ParsedPart], *, pages: int | None) -> Tr
         language=_first_text(part.language for part in parts),
         pages=pages,
         ocr_pages=sorted({page for part in parts for page in part.ocr_pages}),
-        document_date=_parse_date(_first_text(part.date for part in parts)),
+        document_date=next((part.document_date for part in parts if part.document_date), None),
         warnings=list(dict.fromkeys(notice for part in parts for notice in part.notices)),
     )
 
@@ -77,13 +76,6 @@ def _to_block(parsed_block: ParsedBlock, start: int, length: int) -> Block:
         language=parsed_block.language,
         header_end=header_end,
     )
-
-
-def _parse_date(iso_date: str | None) -> date | None:
-    try:
-        return date.fromisoformat(iso_date[:10]) if iso_date else None
-    except ValueError:
-        return None
 
 
 # Level 6 is left for numbered headings below these.

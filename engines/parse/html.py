@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from engines.parse import text
+from engines.parse.dates import parse_document_date
 from engines.parse.html_tree import HtmlElement, parse_html
 from engines.parse.refusals import spend
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
@@ -255,7 +256,7 @@ def read(data: bytes) -> ParsedPart:
         walker.blocks,
         title=_find_title(first_by_tag),
         language=declared_language.split("-")[0].strip().lower() or None,
-        date=_find_date(root),
+        document_date=parse_document_date(_find_date(root)),
         notices=[*decoded.notices, *canonical_notices],
     )
 

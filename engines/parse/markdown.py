@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from engines.parse import html, text
+from engines.parse.dates import parse_document_date
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S)
@@ -31,7 +32,7 @@ def read(data: bytes) -> ParsedPart:
         blocks,
         title=title,
         language=_find_value(front_matter, "lang", "language"),
-        date=_find_value(front_matter, "date"),
+        document_date=parse_document_date(_find_value(front_matter, "date")),
         notices=list(decoded.notices),
     )
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Self
 from uuid import UUID
 
@@ -107,6 +107,7 @@ class DocumentTranscribed(PipelineEventData, name="document.transcribed", topic=
     text_sha256: str = Field(description="Hash of the Markdown as UTF-8.")
     characters: int = Field(description="Length of the Markdown in characters.")
     pages: int | None = Field(None, description="Number of pages.")
+    document_date: date | None = Field(None, description="Date found in the document.")
     transcript: Transcript | None = Field(
         None, description="The transcript, unless it is in `blob`."
     )

@@ -6,7 +6,8 @@
 select * from (
   select
     d.id as document_id, d.external_id, nullif(d.source, '') as source, d.source_uri, d.filename, coalesce(d.media_type, t.media_type) as media_type,
-    coalesce(d.title, t.title, d.filename) as title, coalesce(d.language, t.language) as language, d.collection, d.tags, d.metadata, d.document_date,
+    coalesce(d.title, t.title, d.filename) as title, coalesce(d.language, t.language) as language, d.collection, d.tags, d.metadata,
+    coalesce(d.document_date, t.document_date) as document_date,
     d.content_sha256, d.blob, d.revision, d.received_at, s.accepted_id as ingestion_job_id,
     shown.revision as visible_revision, s.state, s.generation, coalesce(s.chunks, 0) as chunks_count, t.characters, t.pages,
     coalesce(t.warnings, '[]') as warnings,

@@ -18,7 +18,7 @@ returning request_sha256
 -- Whether document $2 is admitted, whether the readers $3 may read its latest revision, whether caller $4 has sent
 -- it, whether any caller has, and the jobs that are about to restrict it to other readers.
 select
-  coalesce(d.latest is not null, false) as is_admitted, coalesce(may_read($3::text[], d.readers), true) as is_readable,
+  coalesce(d.latest is not null, false) as is_admitted, d.latest is null or may_read($3::text[], d.readers) as is_readable,
   exists (select from jobs j where j.tenant = $1 and j.document_id = $2 and j.requested_by = $4 and j.is_published) as is_own,
   exists (select from jobs j where j.tenant = $1 and j.document_id = $2 and j.is_published)
     or exists (select from dead_letters l where l.tenant = $1 and l.document_id = $2 and l.stage = 'receive' and l.closed_at is null) as is_known,

@@ -142,7 +142,7 @@ with shown as materialized (
     d.document_date, d.content_sha256, d.readers)::text as line
   from documents d join shown s on s.document_id = d.id
   union all
-  select 'texts', row(t.document_id, t.tenant, t.title, t.language, t.media_type, t.content_sha256, t.text_sha256, t.characters, t.pages, t.warnings)::text
+  select 'texts', row(t.document_id, t.tenant, t.title, t.language, t.media_type, t.content_sha256, t.text_sha256, t.characters, t.pages, t.document_date, t.warnings)::text
   from revision_texts t join shown s using (document_id, ord) where t.generation = $1
   union all
   select 'parent_chunks', row(t.id, t.document_id, t.tenant, t.ordinal, t.text, t.section, t.char_start, t.char_end, t.pages, t.tokens)::text

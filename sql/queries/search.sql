@@ -24,8 +24,8 @@ where d.tenant = $2 and v.tenant = $2
   and ($5::text[] is null or d.tags @> $5)
   and ($6::text[] is null or d.external_id = any ($6))
   and ($7::text[] is null or coalesce(t.language, d.language) = any ($7))
-  and ($8::date is null or coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) >= $8)
-  and ($9::date is null or coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) <= $9)
+  and ($8::date is null or coalesce(d.document_date, t.document_date, (d.received_at at time zone 'UTC')::date) >= $8)
+  and ($9::date is null or coalesce(d.document_date, t.document_date, (d.received_at at time zone 'UTC')::date) <= $9)
   and ($10::jsonb is null or d.metadata @> $10)
   and may_read($11::text[], d.readers) and ($11::text[] is null or may_read(d.id, v.ord, $11))
 limit $12
@@ -40,8 +40,8 @@ limit $12
     and ($6::text[] is null or d.tags @> $6)
     and ($7::text[] is null or d.external_id = any ($7))
     and ($8::text[] is null or coalesce(t.language, d.language) = any ($8))
-    and ($9::date is null or coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) >= $9)
-    and ($10::date is null or coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) <= $10)
+    and ($9::date is null or coalesce(d.document_date, t.document_date, (d.received_at at time zone 'UTC')::date) >= $9)
+    and ($10::date is null or coalesce(d.document_date, t.document_date, (d.received_at at time zone 'UTC')::date) <= $10)
     and ($11::jsonb is null or d.metadata @> $11)
     and may_read($12::text[], d.readers)
     -- A revision has readers of its own, unless an amendment replaced them for all.
@@ -501,7 +501,7 @@ reached (id, hop) as (
   where reached.hop < $7::int
 ),
 nearest as materialized (select id, min(hop) as hop from reached group by id)
-select c.id as chunk_id, coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) as document_date, d.collection, d.tags, d.metadata,
+select c.id as chunk_id, coalesce(d.document_date, t.document_date, (d.received_at at time zone 'UTC')::date) as document_date, d.collection, d.tags, d.metadata,
   array(
     select distinct s.key from entity_mentions m join seeds s on s.id = m.entity_id where m.generation = $1 and m.chunk_id = c.id
   ) as seed_keys,
@@ -514,6 +514,7 @@ select c.id as chunk_id, coalesce(d.document_date, (d.received_at at time zone '
 from child_chunks c
 join visible v on v.generation = $1 and v.tenant = $2 and v.document_id = c.document_id and v.ord = c.ord
 join documents d on d.id = c.document_id
+left join revision_texts t on t.generation = $1 and t.document_id = c.document_id and t.ord = c.ord
 where c.generation = $1 and c.id = any ($3::uuid[]) and ($4::text[] is null or may_read(c.document_id, c.ord, $4))
 
 -- name: parents
