@@ -10,6 +10,7 @@ import base64
 import json
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -75,7 +76,7 @@ def parse_record(record: Record) -> tuple[dict[str, str], bytes]:
 
 
 def _parse_structured(value: bytes) -> tuple[dict[str, str], bytes]:
-    envelope = parse_json(value, "The CloudEvent")
+    envelope = parse_json(value.removeprefix(BOM_UTF8), "The CloudEvent")
     if not isinstance(envelope, dict) or len(_DATA_FIELDS & envelope.keys()) != 1:
         raise MalformedEvent(
             "A structured CloudEvent must be a JSON object with either `data` or `data_base64`."

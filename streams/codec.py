@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -234,6 +235,8 @@ class Codec:
                     attributes, sealed_ids, SEALED_IDS_ATTRIBUTE, stored_record.position.topic
                 )
                 attributes |= json.loads(opened)
+        # A byte order mark, which some producers write, is no part of the JSON.
+        payload = payload.removeprefix(BOM_UTF8)
         data = _parse_data(event_class, version, payload)
         if topic != RAW:
             return _build_own_event(attributes, data, stored_record)

@@ -189,7 +189,8 @@ def _parse_old_key(record: Record, op: str) -> str | None:
 def _parse_json(text: bytes, description: str) -> Any:
     try:
         # NaN and Infinity, which are not JSON, stay text.
-        return json.loads(text.decode(), parse_constant=str)
+        # A byte order mark, which some producers write, is no part of the JSON.
+        return json.loads(text.decode("utf-8-sig"), parse_constant=str)
     except (ValueError, RecursionError) as error:
         raise MalformedEvent(
             f"The change's {description} is not JSON: {error}.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,29 @@ _BOOL, _BYTEA, _JSON, _JSONB = 16, 17, 114, 3802
 _INTEGERS = frozenset({20, 21, 23, 26})
 _FLOATS = frozenset({700, 701})
 _TIMESTAMPS = frozenset({1114, 1184})
+_ELEMENTS: Mapping[int, int] = {
+    1000: _BOOL,
+    1001: _BYTEA,
+    1005: 21,
+    1007: 23,
+    1009: 25,
+    1014: 1042,
+    1015: 1043,
+    1016: 20,
+    1021: 700,
+    1022: 701,
+    1115: 1114,
+    1182: 1082,
+    1183: 1083,
+    1185: 1184,
+    1187: 1186,
+    1231: 1700,
+    199: _JSON,
+    2951: 2950,
+    3807: _JSONB,
+}
+"""Type of the elements by array type."""
+_ARRAY_TOKEN = re.compile(r'[{},]|"((?:[^"\\]|\\.)*)"|[^{},"]+', re.DOTALL)
 _SEMANTIC_TYPES: Mapping[int, Mapping[str, str]] = {
     _BYTEA: {"type": "bytes"},
     _JSON: {"type": "string", "name": "io.debezium.data.Json"},
@@ -33,19 +57,48 @@ def parse_value(text: str | None, oid: int) -> Any:
     """Convert a value to what Debezium writes. Types that JSON lacks, as numerics, stay text."""
     if text is None or text == PLACEHOLDER:
         return text
+    if (element_type := _ELEMENTS.get(oid)) is not None:
+        return _parse_array(text, element_type)
     match oid:
         case _ if oid in _INTEGERS:
             return int(text)
         case _ if oid in _FLOATS:
             return float(text) if text not in ("NaN", "Infinity", "-Infinity") else text
         case _ if oid in _TIMESTAMPS:
-            return text.replace(" ", "T", 1)
+            # The session's time zone is UTC, which the connector writes as Z.
+            return text.replace(" ", "T", 1).replace("+00", "Z")
         case 16:
             # "t" in the stream; a cast to text in the snapshot gives "true".
             return text == "t" or text == "true"
         case 17:
             return base64.b64encode(bytes.fromhex(text.removeprefix("\\x"))).decode()
     return text
+
+
+def _parse_array(text: str, element_type: int) -> list[Any]:
+    """Parse an array literal such as `{1,NULL,"a b"}`, of any number of dimensions."""
+    stack: list[list[Any]] = [[]]
+    # Other lower bounds than 1 precede the elements: `[0:1]={1,2}`.
+    for match in _ARRAY_TOKEN.finditer(text, text.index("{")):
+        token, quoted = match[0], match[1]
+        if token == "{":
+            stack.append([])
+        elif token == "}":
+            array = stack.pop()
+            stack[-1].append(array)
+        elif quoted is not None:
+            element = re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+            stack[-1].append(parse_value(element, element_type))
+        elif token != ",":
+            stack[-1].append(None if token == "NULL" else parse_value(token, element_type))
+    return list(stack[0][0])
+
+
+def _describe_type(oid: int) -> Mapping[str, Any] | None:
+    """Return the schema of a column, None if its values are readable as they are."""
+    if (items := _SEMANTIC_TYPES.get(_ELEMENTS.get(oid, 0))) is not None:
+        return {"type": "array", "items": items}
+    return _SEMANTIC_TYPES.get(oid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +137,9 @@ class TableShape:
         }
         payload = {"before": None, "after": after, "source": source, "op": op}
         fields = [
-            {"field": name, **_SEMANTIC_TYPES[oid]}
+            {"field": name, **description}
             for name, oid in self.types.items()
-            if oid in _SEMANTIC_TYPES
+            if (description := _describe_type(oid)) is not None
         ]
         value = {"schema": {"fields": [{"field": "after", "fields": fields}]}, "payload": payload}
         headers = {"__debezium.oldkey": self._format_key(old_key)} if old_key is not None else {}

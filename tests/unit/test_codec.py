@@ -56,6 +56,18 @@ def make_structured_record(**change: Any) -> StoredRecord:
     return make_stored_record(json.dumps(envelope).encode(), STRUCTURED)
 
 
+async def test_byte_order_mark_is_no_part_of_a_record() -> None:
+    payload = json.dumps(PAYLOAD).encode()
+    plain = await Codec().decode(make_stored_record(payload, HEADERS))
+    structured = make_structured_record()
+    for marked in (
+        make_stored_record(b"\xef\xbb\xbf" + payload, HEADERS),
+        make_stored_record(b"\xef\xbb\xbf" + (structured.record.value or b""), STRUCTURED),
+    ):
+        event = await Codec().decode(marked)
+        assert (event.data, event.payload_sha256) == (plain.data, plain.payload_sha256)
+
+
 async def test_binary_and_structured_mode_decode_to_same_event() -> None:
     binary = await Codec().decode(make_stored_record(json.dumps(PAYLOAD).encode(), HEADERS))
     assert binary == await Codec().decode(make_structured_record())

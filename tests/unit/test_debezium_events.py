@@ -14,6 +14,7 @@ from schemas.sources import ColumnEncoding, RowChange, RowMapping
 from streams.sources.column_values import PLACEHOLDER, is_unavailable, to_json_value
 from streams.sources.debezium import SnapshotEnd, Truncation, format_row_key, parse_change_events
 from streams.sources.emitter import build_document
+from streams.sources.pgoutput import TableShape, parse_value
 
 MAPPING = RowMapping(body=["body"], title="title")
 SOURCE_FIELDS = {
@@ -242,7 +243,7 @@ def test_ordinary_value_is_not_a_placeholder(value: Any) -> None:
         ("io.debezium.time.Date", {}, 20514, "2026-03-02"),
         ("io.debezium.time.MicroTimestamp", {}, 1772366400000001, "2026-03-01T12:00:00.000001"),
         ("io.debezium.time.NanoTimestamp", {}, 1772366400000000000, "2026-03-01T12:00:00"),
-        ("io.debezium.time.Timestamp", {}, -1, "1969-12-31T23:59:59.999000"),
+        ("io.debezium.time.Timestamp", {}, -1, "1969-12-31T23:59:59.999"),
         ("io.debezium.time.MicroTime", {}, 3_600_000_000, "01:00:00"),
         (
             "org.apache.kafka.connect.data.Decimal",
@@ -259,12 +260,155 @@ def test_ordinary_value_is_not_a_placeholder(value: Any) -> None:
         ("io.debezium.data.Json", {}, '{"a": [1]}', {"a": [1]}),
         ("io.debezium.time.ZonedTimestamp", {}, "2026-03-01T12:00:00Z", "2026-03-01T12:00:00Z"),
         ("io.debezium.data.Uuid", {}, "0b9c", "0b9c"),
+        ("io.debezium.time.MicroTimestamp", {}, 9223372036825200000, "infinity"),
+        ("io.debezium.time.MicroTimestamp", {}, -9223372036832400000, "-infinity"),
+        ("io.debezium.time.Date", {}, 2147483647, "infinity"),
+        ("io.debezium.time.Date", {}, -2147483648, "-infinity"),
+        ("io.debezium.time.Date", {}, 2932897, "10000-01-01"),
+        ("io.debezium.time.Date", {}, 2145042905, "5874897-12-31"),
+        ("io.debezium.time.Date", {}, -719163, "0001-12-31 BC"),
+        ("io.debezium.time.Date", {}, -735160, "0044-03-15 BC"),
+        (
+            "io.debezium.time.MicroTimestamp",
+            {},
+            -62135596800000001,
+            "0001-12-31T23:59:59.999999 BC",
+        ),
+        ("io.debezium.time.Timestamp", {}, 253402300800000, "10000-01-01T00:00:00"),
+        ("io.debezium.time.NanoTimestamp", {}, 1_000_000_001, "1970-01-01T00:00:01.000000001"),
+        ("io.debezium.time.MicroTime", {}, 86_400_000_000, "24:00:00"),
+        ("io.debezium.time.MicroTime", {}, -3_020_399_000_000, "-838:59:59"),
+        ("io.debezium.time.Time", {}, 36_000_500, "10:00:00.5"),
+        ("io.debezium.time.MicroDuration", {}, 3155760000000000, "P36525D"),
+        ("io.debezium.time.MicroDuration", {}, -90_061_500_000, "P-1DT-1H-1M-1.5S"),
+        ("io.debezium.time.NanoDuration", {}, 0, "PT0S"),
+        ("io.debezium.time.Interval", {}, "P1Y2M3DT4H0M0S", "P1Y2M3DT4H"),
+        ("io.debezium.time.Interval", {}, "P0Y0M-1DT0H0M0.500S", "P-1DT0.5S"),
+        ("io.debezium.data.Bits", {"length": "8"}, "qg==", "10101010"),
+        ("io.debezium.data.Bits", {"length": "12"}, "qgU=", "010110101010"),
+        ("io.debezium.data.Bits", {"length": "2147483647"}, "BQ==", "101"),
     ],
 )
 def test_typed_values_are_formatted_for_readers(
     name: str, parameters: dict[str, str], value: Any, expected: Any
 ) -> None:
     assert to_json_value(value, {"name": name, "parameters": parameters}, None) == expected
+
+
+@pytest.mark.parametrize(
+    ("items", "value", "expected"),
+    [
+        (
+            {
+                "type": "bytes",
+                "name": "org.apache.kafka.connect.data.Decimal",
+                "parameters": {"scale": "2"},
+            },
+            ["BOI=", None, "+w=="],
+            ["12.50", None, "-0.05"],
+        ),
+        ({"type": "int32", "name": "io.debezium.time.Date"}, [20514, None], ["2026-03-02", None]),
+        (
+            {"type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+            [1772366400000000, 9223372036825200000],
+            ["2026-03-01T12:00:00", "infinity"],
+        ),
+        ({"type": "string", "name": "io.debezium.data.Json"}, ['{"a":1}'], [{"a": 1}]),
+        ({"type": "bytes"}, ["QQ=="], [{"base64": "QQ=="}]),
+        (
+            {"type": "array", "items": {"type": "int32", "name": "io.debezium.time.Date"}},
+            [[0], [1]],
+            [["1970-01-01"], ["1970-01-02"]],
+        ),
+        ({"type": "string"}, ["a"], ["a"]),
+        (None, [1], [1]),
+    ],
+)
+def test_elements_of_arrays_are_formatted_as_their_type(
+    items: dict[str, Any] | None, value: Any, expected: Any
+) -> None:
+    assert to_json_value(value, {"type": "array", "items": items}, None) == expected
+
+
+# Text of Postgres, type, and what the connector writes for the same value.
+@pytest.mark.parametrize(
+    ("text", "oid", "schema", "encoded"),
+    [
+        ("infinity", 1082, {"name": "io.debezium.time.Date"}, 2147483647),
+        ("infinity", 1114, {"name": "io.debezium.time.MicroTimestamp"}, 9223372036825200000),
+        ("12000-02-29", 1082, {"name": "io.debezium.time.Date"}, 3663441),
+        ("0044-03-15 BC", 1082, {"name": "io.debezium.time.Date"}, -735160),
+        (
+            "0044-03-15 12:30:00.25 BC",
+            1114,
+            {"name": "io.debezium.time.MicroTimestamp"},
+            -735160 * 86_400_000_000 + 45_000_250_000,
+        ),
+        (
+            "2026-03-01 10:00:00.5+00",
+            1184,
+            {"name": "io.debezium.time.ZonedTimestamp"},
+            "2026-03-01T10:00:00.5Z",
+        ),
+        ("24:00:00", 1083, {"name": "io.debezium.time.MicroTime"}, 86_400_000_000),
+        ("P1Y2M3DT4H", 1186, {"name": "io.debezium.time.Interval"}, "P1Y2M3DT4H0M0S"),
+        ("10101010", 1560, {"name": "io.debezium.data.Bits", "parameters": {"length": 8}}, "qg=="),
+        (
+            "{12.50,NULL}",
+            1231,
+            {
+                "type": "array",
+                "items": {
+                    "name": "org.apache.kafka.connect.data.Decimal",
+                    "parameters": {"scale": "2"},
+                },
+            },
+            ["BOI=", None],
+        ),
+        (
+            "{2026-03-02,infinity}",
+            1182,
+            {"type": "array", "items": {"name": "io.debezium.time.Date"}},
+            [20514, 2147483647],
+        ),
+        (
+            '{"2026-03-01 12:00:00"}',
+            1115,
+            {"type": "array", "items": {"name": "io.debezium.time.MicroTimestamp"}},
+            [1772366400000000],
+        ),
+        ("{{1,2},{3,4}}", 1007, {"type": "array", "items": {"type": "array"}}, [[1, 2], [3, 4]]),
+        ("[0:1]={1,2}", 1007, {"type": "array", "items": {"type": "int32"}}, [1, 2]),
+        ("{}", 1009, {"type": "array", "items": {"type": "string"}}, []),
+        (
+            '{"a \\"b\\"","c,d","{e}","NULL",NULL,"f\\\\g"}',
+            1009,
+            {"type": "array", "items": {"type": "string"}},
+            ['a "b"', "c,d", "{e}", "NULL", None, "f\\g"],
+        ),
+    ],
+)
+def test_both_readers_format_a_value_alike(
+    text: str, oid: int, schema: dict[str, Any], encoded: Any
+) -> None:
+    assert parse_value(text, oid) == to_json_value(encoded, schema, None)
+
+
+def test_arrays_of_json_and_bytes_carry_their_schema() -> None:
+    shape = TableShape("public", "notes", {"id": 23, "title": 3807, "body": 1001}, ["id"])
+    record = shape.build_record(
+        "c", {"id": "1", "title": r'{"{\"a\": 1}"}', "body": r'{"\\x41"}'}, 42
+    )
+    change = parse_single_change(record)
+    assert (change.columns["title"], change.columns["body"]) == ([{"a": 1}], [{"base64": "QQ=="}])
+
+
+def test_byte_order_mark_before_change_is_accepted() -> None:
+    plain = make_debezium_record("c", {"id": 1, "title": "T", "body": "B"})
+    marked = Record(
+        "shop", b"\xef\xbb\xbf" + (plain.key or b""), b"\xef\xbb\xbf" + (plain.value or b"")
+    )
+    assert parse_single_change(marked) == parse_single_change(plain)
 
 
 def test_declared_encoding_applies_without_schema() -> None:
