@@ -55,6 +55,14 @@ class LimitedCallers:
 
         return str(await eventually(fetch_state, lambda state: state in FINAL_STATES))
 
+    async def wait_until_erased(self, response: httpx2.Response) -> None:
+        path = f"/v1/erasures/{response.json()['receipt_id']}"
+
+        async def fetch_state() -> str:
+            return str((await self.request("admin", "GET", path)).json().get("state"))
+
+        await eventually(fetch_state, lambda state: state == "done", what="the erasure")
+
 
 async def _authenticate(credential: str | None, tenant: str | None) -> Principal:
     user = credential or ""
