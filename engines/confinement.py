@@ -46,16 +46,16 @@ MeasureFailures = dict[str, str]
 """Reason why a measure is not in force, by name of the measure; empty if it is."""
 
 
-def confine(packages: Sequence[str]) -> MeasureFailures:
-    """Apply every measure to this process, which must have a single thread.
+_INHERITED, _PER_JOB = ("network", "privileges", "account", "limits"), ("files", "calls")
 
-    `packages` are the top-level packages that it may still import.
+
+def drop_privileges() -> MeasureFailures:
+    """Apply the measures that forked processes inherit. Needs a single thread.
+
+    The process may still fork, and read files and memory of its account; see `confine_job`.
     """
     if sys.platform != "linux":
-        return dict.fromkeys(
-            ("account", "network", "privileges", "limits", "files", "calls"),
-            f"{sys.platform} has no such measure",
-        )
+        return _list_missing(_INHERITED)
     # First: it needs rights that the later measures give up.
     network_failure = _attempt(_unshare_network)
     measures = {
@@ -65,19 +65,37 @@ def confine(packages: Sequence[str]) -> MeasureFailures:
     }
     # Only now: the kernel clears it when the account changes.
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    _prctl(_PR_SET_DUMPABLE, 1)  # otherwise /proc/self/fd belongs to root and cannot be opened
+    # A job has the same account: without this it could write to the memory of this process.
+    _prctl(_PR_SET_DUMPABLE, 0)
     has_own_account = not network_failure or not measures["account"]
-    # After no_new_privs, without which Landlock and seccomp refuse an unprivileged process.
-    return measures | {
-        "limits": _attempt(lambda: _set_limits(has_own_account)),
+    return measures | {"limits": _attempt(lambda: _set_limits(has_own_account))}
+
+
+def confine_job(packages: Sequence[str]) -> MeasureFailures:
+    """Apply the other measures to a process that was forked for one job.
+
+    `packages` are the top-level packages that it may still import.
+    """
+    if sys.platform != "linux":
+        return _list_missing(_PER_JOB)
+    # Both are per process: fork clears the first, and /proc/self/fd of a process that is not
+    # dumpable belongs to root and cannot be opened.
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_DUMPABLE, 1)
+    # In the job, because the rule for /proc/self means the process that adds it.
+    return {
         "files": _attempt(lambda: _restrict_files(packages)),
         "calls": _attempt(_install_syscall_filter),
     }
 
 
+def _list_missing(names: Sequence[str]) -> MeasureFailures:
+    return dict.fromkeys(names, f"{sys.platform} has no such measure")
+
+
 def limit_cpu_time(seconds: float) -> None:
     """Limit the CPU time from now on; SIGXCPU ends the process at the limit."""
-    # RLIMIT_CPU counts from the start of the process, which serves many jobs.
+    # RLIMIT_CPU counts from the start of the process.
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft = int(used.ru_utime + used.ru_stime + seconds * (os.cpu_count() or 1)) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))

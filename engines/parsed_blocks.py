@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from typing import Any, Protocol
 
+from pydantic import TypeAdapter
+
 from schemas.values import BlockKind, Box, Notice
 
 
@@ -35,11 +37,6 @@ class ParsedBlock:
 
     def to_record(self) -> dict[str, Any]:
         return {name: value for name in _FIELD_NAMES if (value := getattr(self, name)) is not None}
-
-    @staticmethod
-    def from_record(record: dict[str, Any]) -> ParsedBlock:
-        box = record.get("box")
-        return ParsedBlock(**{**record, "box": tuple(box) if box else None})
 
 
 _FIELD_NAMES = tuple(field.name for field in fields(ParsedBlock))
@@ -77,12 +74,10 @@ class ParsedPart:
 
     def encode(self) -> bytes:
         record = {
-            # The key of memoized parts; another key needs another version of the parser, whose
-            # fingerprint names the memo.
-            "drafts": [block.to_record() for block in self.blocks],
+            "blocks": [block.to_record() for block in self.blocks],
             "title": self.title,
             "language": self.language,
-            "date": self.document_date.isoformat() if self.document_date else None,
+            "document_date": self.document_date.isoformat() if self.document_date else None,
             "ocr_pages": self.ocr_pages,
             "unread": self.unread,
             "notices": [notice.model_dump() for notice in self.notices],
@@ -94,12 +89,8 @@ class ParsedPart:
 
     @staticmethod
     def decode(data: bytes) -> ParsedPart:
-        record = json.loads(data)
-        blocks = [ParsedBlock.from_record(block) for block in record.pop("drafts")]
-        notices = [Notice(**notice) for notice in record.pop("notices")]
-        iso_date = record.pop("date")
-        document_date = date.fromisoformat(iso_date) if iso_date else None
-        return ParsedPart(blocks=blocks, document_date=document_date, notices=notices, **record)
+        """Decode a part. Raises ValueError unless every field has its type."""
+        return _PART_ADAPTER.validate_json(data)
 
     def insert_page_blocks(self, page: int, blocks: Iterable[ParsedBlock]) -> None:
         """Insert the OCR blocks of `page` between the blocks of the other pages."""
@@ -110,6 +101,10 @@ class ParsedPart:
         self.unread = [unread_page for unread_page in self.unread if unread_page != page]
         self.ocr_pages = sorted({*self.ocr_pages, page})
 
+
+_PART_ADAPTER = TypeAdapter(ParsedPart)
+decode_blocks = TypeAdapter(list[ParsedBlock]).validate_json
+"""Decode blocks. Raises ValueError unless every field has its type."""
 
 _VALUE_START = re.compile(r"[\s(+\-–~<>≤≥]*(?:[A-Z]{2,3}\s|[A-Z]{0,3}[$€£¥]\s?)?[+\-–]?[.,]?\d")
 """A cell that begins with a number, an amount or a date."""

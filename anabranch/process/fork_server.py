@@ -126,7 +126,10 @@ class ForkServer:
         self._control.setblocking(False)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", PROGRAM],
+                # -P: modules in the working directory must not shadow ours.
+                [sys.executable, "-P", "-m", PROGRAM],
+                # Without the working directory, which an empty entry would stand for.
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 stdin=theirs.fileno(),
                 stdout=STDERR_FD,
                 # Ctrl-C then reaches only this process, which stops its children in order.

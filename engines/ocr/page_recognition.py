@@ -96,7 +96,7 @@ def _compute_extent(corners: NDArray[np.float32]) -> tuple[float, float]:
 def _score_recognition(crop: Image, settings: RapidOcrSettings) -> float:
     if crop.size == 0:
         return 0.0
-    result = _get_engine(settings)(
+    result = get_engine(settings)(
         np.ascontiguousarray(crop), use_det=False, use_cls=False, use_rec=True
     )
     return float(result.scores[0]) if result.scores and result.txts[0].strip() else 0.0
@@ -107,7 +107,7 @@ def _rotate(pixels: Image, turns: int) -> Image:
 
 
 def _recognize_lines(pixels: Image, settings: RapidOcrSettings) -> list[RecognizedLine]:
-    result = _get_engine(settings)(pixels, use_det=True, use_cls=False, use_rec=True)
+    result = get_engine(settings)(pixels, use_det=True, use_cls=False, use_rec=True)
     if result.boxes is None or result.txts is None:
         return []
     return [
@@ -117,7 +117,7 @@ def _recognize_lines(pixels: Image, settings: RapidOcrSettings) -> list[Recogniz
 
 
 @cache
-def _get_engine(settings: RapidOcrSettings) -> Any:
+def get_engine(settings: RapidOcrSettings) -> Any:
     from rapidocr import RapidOCR
 
     # By default OpenCV uses every core in every child.

@@ -183,7 +183,7 @@ def _detect_by_bytes(path: Path, head: bytes) -> str | None:
         raise _make_unsupported_error(
             "a rich text (RTF) file", "Save it as DOCX or PDF and send that."
         )
-    detected = FORMAT_BY_TYPE.get(_get_magic().first_magic_buffer(head).mime_type)
+    detected = FORMAT_BY_TYPE.get(get_magic().first_magic_buffer(head).mime_type)
     # A format with a mark of its own was ruled out above, where the mark was not found.
     has_other_mark = detected is not None and (
         detected.is_text or detected.signature or detected.zip_entries or detected.ole_streams
@@ -192,7 +192,7 @@ def _detect_by_bytes(path: Path, head: bytes) -> str | None:
 
 
 @cache
-def _get_magic() -> MagicDb:
+def get_magic() -> MagicDb:
     return MagicDb()
 
 
@@ -236,7 +236,7 @@ def _detect_in_ole(path: Path) -> str:
 
 def _detect_by_text(path: Path, head: bytes, claimed_type: str | None) -> str:
     if not text.is_text(head):
-        kind = _get_magic().first_magic_buffer(head)
+        kind = get_magic().first_magic_buffer(head)
         raise _make_unsupported_error(f"{kind.message or kind.mime_type}"[:120], _CONVERT_REMEDY)
     sample = text.decode_text(head, partial=True).text
     if _HTML.search(sample[:4096]):

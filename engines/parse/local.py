@@ -13,7 +13,7 @@ from engines.parse.assembly import assemble_transcript
 from engines.parse.formats import FORMATS
 from engines.parse.refusals import check_characters
 from engines.parsed_blocks import OcrEngine, ParsedBlock, ParsedPart
-from engines.sandbox import Sandbox, SandboxLimits
+from engines.sandbox import Sandbox, SandboxLimits, decode_reply
 from engines.sandbox_child import DESCRIPTOR_PATH
 from schemas.errors import AnabranchError
 from schemas.ids import fingerprint
@@ -24,7 +24,7 @@ VERSION = 2
 _LIBRARIES = tuple(
     dict.fromkeys(file_format.library for file_format in FORMATS if file_format.library)
 )
-_PRELOADED_MODULES = ("engines.parse.pdf", "engines.parse.markdown", "engines.parse.sandbox_jobs")
+_PRELOADED_MODULES = ("engines.parse.sandbox_jobs",)
 _MAX_PARALLEL_PAGES = 4
 _MIN_CHARACTER_LIMIT = 1_000_000
 """Characters that even the smallest file may have."""
@@ -57,7 +57,10 @@ class LocalParser:
         self._max_pages = max_pages
         self._max_characters, self._characters_per_byte = max_characters, characters_per_byte
         self._sandbox = Sandbox(
-            workers, SandboxLimits(deadline_s, memory_bytes), _PRELOADED_MODULES
+            workers,
+            SandboxLimits(deadline_s, memory_bytes),
+            _PRELOADED_MODULES,
+            sandbox_jobs.load_readers,
         )
 
     async def __aenter__(self) -> LocalParser:
@@ -87,19 +90,19 @@ class LocalParser:
             self._max_pages,
             subject=_get_display_name(file),
         )
-        # Validated, because a hostile document may control the child that sends it.
-        return sandbox_jobs.PLAN_ADAPTER.validate_json(plan)
+        return decode_reply(sandbox_jobs.PLAN_ADAPTER.validate_json, plan, _get_display_name(file))
 
     async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
+        subject = f"{_get_display_name(file)}, {part}"
         data = await self._run_in_sandbox(
             sandbox_jobs.read_part,
             file,
             plan.media_type,
             part,
             self._get_max_characters(file),
-            subject=f"{_get_display_name(file)}, {part}",
+            subject=subject,
         )
-        parsed_part = ParsedPart.decode(data)
+        parsed_part = decode_reply(ParsedPart.decode, data, subject)
         if not parsed_part.unread:
             return data
         return (await self._read_by_ocr(file, plan, parsed_part)).encode()

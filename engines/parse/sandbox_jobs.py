@@ -1,19 +1,28 @@
 """Jobs of the sandbox child: plan a document, read a part, render a page.
 
-Format readers are imported on first use.
+Each runs in a process of its own.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from engines.parse import archive
-from engines.parse.formats import FORMAT_BY_TYPE, detect_media_type
+from engines.parse.formats import FORMAT_BY_TYPE, FORMATS, detect_media_type, get_magic
 from engines.parse.refusals import check_characters, limit_characters
 from schemas.ports.engines import ParsePlan
 from schemas.values import Notice
+
+
+def load_readers() -> None:
+    """Import every reader, so that a process that is forked for a job imports none."""
+    for file_format in FORMATS:
+        import_module(f"engines.parse.{file_format.reader.partition('.')[0]}")
+    get_magic()
+
 
 PLAN_ADAPTER = TypeAdapter(ParsePlan)
 WHOLE_DOCUMENT = "all"

@@ -176,6 +176,7 @@ class Broker:
         process = await asyncio.create_subprocess_exec(
             *self._build_java_command(jars, 128),
             *tool,
+            cwd=self.data_dir,  # the JVM reads files such as .hotspotrc in its working directory
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )

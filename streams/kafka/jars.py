@@ -112,7 +112,12 @@ async def _download(jars_dir: Path) -> None:
             f"-DoutputDirectory={download_dir}",
         ]
         process = await asyncio.create_subprocess_exec(
-            "mvn", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            "mvn",
+            *arguments,
+            # Maven may run the extensions that `.mvn` in the working directory names.
+            cwd=scratch,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
         output, _ = await process.communicate()
         if process.returncode != 0:

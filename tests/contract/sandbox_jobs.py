@@ -6,9 +6,11 @@ import ctypes
 import os
 import signal
 import socket
+import stat
 import time
 from pathlib import Path
 
+from engines.sandbox_child import FRAME
 from schemas.errors import UnreadableDocument
 
 
@@ -18,6 +20,77 @@ def echo(data: bytes) -> bytes:
 
 def report_pid(_: bytes = b"") -> bytes:
     return str(os.getpid()).encode()
+
+
+_GLOBAL: list[bytes] = []
+
+
+def read_global() -> bytes:
+    return b"".join(_GLOBAL)
+
+
+def patch_readers() -> bytes:
+    """Replace functions that the next job would call, and keep data for it."""
+    from engines import sandbox_child
+
+    def forge(*_: object) -> tuple[bytes, bytes]:
+        return sandbox_child.RESULT, b"forged"
+
+    sandbox_child._run_job = forge
+    globals()["echo"] = lambda data: b"forged"
+    _GLOBAL.append(b"of this tenant")
+    return b"patched"
+
+
+def _is_socket(descriptor: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
+
+
+def _list_sockets() -> list[int]:
+    """List the sockets of this process without /proc, as injected code would."""
+    return [descriptor for descriptor in range(3, 256) if _is_socket(descriptor)]
+
+
+def count_sockets() -> bytes:
+    return str(len(_list_sockets())).encode()
+
+
+def send_frame(kind: bytes, size: int, body: bytes) -> bytes:
+    """Announce a reply of `size` bytes, send `body` again and again until it is complete."""
+    with socket.socket(fileno=_list_sockets()[0]) as connection:
+        connection.sendall(FRAME.pack(kind, size))
+        sent = 0
+        while sent < size or sent == 0:
+            connection.sendall(body)
+            sent += max(1, len(body))
+        time.sleep(3600)
+    return b""
+
+
+def close_socket_and_hang() -> bytes:
+    os.close(_list_sockets()[0])
+    return hang()
+
+
+def make_result(size: int) -> bytes:
+    return bytes(size)
+
+
+def write_parent_memory() -> bytes:
+    with Path(f"/proc/{os.getppid()}/mem").open("r+b"):
+        return b"opened"
+
+
+def list_parent_descriptors() -> bytes:
+    return repr(os.listdir(f"/proc/{os.getppid()}/fd")).encode()
+
+
+def kill_parent() -> bytes:
+    os.kill(os.getppid(), signal.SIGKILL)
+    return b"killed"
 
 
 def read_environment(name: str) -> bytes:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import engines.parse.local
 from engines.sandbox import Sandbox, SandboxLimits
+
+SandboxKey = tuple[int, SandboxLimits, tuple[str, ...], Callable[[], object] | None]
 
 
 class SandboxThread:
@@ -24,11 +26,9 @@ class SandboxThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._sandboxes: dict[tuple[int, SandboxLimits, tuple[str, ...]], Sandbox] = {}
+        self._sandboxes: dict[SandboxKey, Sandbox] = {}
 
-    async def call(
-        self, key: tuple[int, SandboxLimits, tuple[str, ...]], method: str, *args: Any, **kw: Any
-    ) -> Any:
+    async def call(self, key: SandboxKey, method: str, *args: Any, **kw: Any) -> Any:
         """Call `method` of the sandbox of `key`. If the caller is canceled, so is the job."""
 
         async def run() -> Any:
@@ -66,8 +66,9 @@ def shared_sandbox(sandbox_thread: SandboxThread, monkeypatch: pytest.MonkeyPatc
             workers: int = 1,
             limits: SandboxLimits = SandboxLimits(),  # noqa: B008
             modules: tuple[str, ...] = (),
+            prepare: Callable[[], object] | None = None,
         ) -> None:
-            self._key = (workers, limits, modules)
+            self._key = (workers, limits, modules, prepare)
 
         async def run(self, *args: Any, **kw: Any) -> bytes:
             return bytes(await sandbox_thread.call(self._key, "run", *args, **kw))
