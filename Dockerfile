@@ -1,6 +1,7 @@
 # One image for the API, the workers and the migrations: the arguments say which.
-# For a build that can be repeated, pin the base: --build-arg PYTHON=python:3.11-slim-bookworm@sha256:…
-ARG PYTHON=python:3.11-slim-bookworm
+# For a build that can be repeated, pin the base: --build-arg PYTHON=python:3.11.14-slim-bookworm@sha256:…
+# 3.11.14 is the first release without the faults that `anabranch doctor` knows.
+ARG PYTHON=python:3.11.14-slim-bookworm
 FROM ${PYTHON} AS build
 # Builds what .ci/platforms.py lists without a wheel: on x86_64 nothing.
 RUN test "$(uname -m)" = x86_64 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev; }

@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 
 from itsdangerous import BadSignature, TimestampSigner
 from starlette.requests import Request
@@ -20,6 +19,7 @@ from schemas.errors import Unauthenticated
 REQUEST_HEADER = b"x-anabranch-request"
 LINK_LIFETIME_S = 600
 SESSION_LIFETIME_S = 12 * 3600
+MAX_COOKIE_BYTES = 4_096
 NEW_LINK_REMEDY = "Run `anabranch open` for a new link."
 
 
@@ -95,17 +95,16 @@ class SessionCookieMiddleware:
         self.app, self.sessions = app, sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (
-            self.sessions is not None
-            and scope["type"] == "http"
-            and self._has_valid_session(scope, self.sessions)
-        ):
-            if scope["method"] not in SAFE_METHODS and REQUEST_HEADER not in dict(scope["headers"]):
-                await _build_missing_header_problem(scope)(scope, receive, send)
-                return
-            # From here on a session is the operator's token: no route knows of cookies.
-            bearer = (b"authorization", f"Bearer {self.sessions.token}".encode())
-            scope = {**scope, "headers": [*scope["headers"], bearer]}
+        if scope["type"] == "http":
+            # From here on a session is the operator's token. No route knows of cookies, and the
+            # framework must not parse them: Python's parser takes quadratic time (CVE-2024-7592).
+            headers = [header for header in scope["headers"] if header[0] != b"cookie"]
+            if self.sessions is not None and self._has_valid_session(scope, self.sessions):
+                if scope["method"] not in SAFE_METHODS and REQUEST_HEADER not in dict(headers):
+                    await _build_missing_header_problem(scope)(scope, receive, send)
+                    return
+                headers.append((b"authorization", f"Bearer {self.sessions.token}".encode()))
+            scope = {**scope, "headers": headers}
         await self.app(scope, receive, send)
 
     def _has_valid_session(self, scope: Scope, sessions: BrowserSessions) -> bool:
@@ -117,12 +116,20 @@ class SessionCookieMiddleware:
             b"none",
         ):
             return False
-        try:
-            cookies = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
-        except CookieError:
-            return False
-        session_cookie = cookies.get(get_cookie_name(scope))
-        return session_cookie is not None and sessions.is_valid(session_cookie.value)
+        value = find_cookie(headers.get(b"cookie", b""), get_cookie_name(scope))
+        return value is not None and sessions.is_valid(value)
+
+
+def find_cookie(header: bytes, name: str) -> str | None:
+    """Return the cookie of this name. Others are not read, and a longer header is ignored."""
+    if len(header) > MAX_COOKIE_BYTES:
+        return None
+    for pair in header.decode("latin-1").split(";"):
+        found_name, _, value = pair.partition("=")
+        if found_name.strip() == name:
+            # Starlette quotes values with special characters; ours has none.
+            return value.strip().strip('"')
+    return None
 
 
 def _build_missing_header_problem(scope: Scope) -> ASGIApp:

@@ -9,16 +9,14 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from email.message import Message
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from pathlib import PurePosixPath
 from typing import TypeVar
-from urllib.parse import unquote
 
 import httpx
 from httpx_secure import SSRFProtectionError, httpx_ssrf_protection
 
+from engines.http_headers import extract_filename
 from schemas.errors import (
     AnabranchError,
     EngineUnavailable,
@@ -130,6 +128,7 @@ READ_TIMEOUT_S = 10.0
 """Longest pause between two bytes from the server."""
 MAX_VALIDATOR_LENGTH = 1_000
 """Longest ETag or Last-Modified sent back; the document is downloaded again where it is longer."""
+
 MAX_MEDIA_TYPE_LENGTH = 255
 
 
@@ -293,7 +292,10 @@ class HttpFetcher:
             media_type=media_type if 0 < len(media_type) <= MAX_MEDIA_TYPE_LENGTH else None,
         )
         return FetchedFile(
-            blob, redact_urls(str(url)), blob.media_type, _extract_filename(response, url)
+            blob,
+            redact_urls(str(url)),
+            blob.media_type,
+            extract_filename(response.headers.get("content-disposition", ""), url.path),
         )
 
 
@@ -318,20 +320,6 @@ async def _resolve_host(host: str, port: int) -> list[IpAddress]:
             f"Host {host!r} does not exist.", code="FETCH_FAILED", remedy="Check the URL."
         ) from error
     return [ip_address(entry[4][0]) for entry in entries]
-
-
-def _extract_filename(response: httpx.Response, url: httpx.URL) -> str | None:
-    """Return the name in Content-Disposition (RFC 6266), else the last path segment."""
-    header = Message()
-    header["content-disposition"] = response.headers.get("content-disposition", "")
-    try:
-        header_filename = header.get_filename()
-    except UnicodeError:  # the header declares an encoding that its bytes do not fit
-        header_filename = None
-    name = header_filename or unquote(PurePosixPath(url.path).name)
-    return (
-        PurePosixPath(name.replace("\\", "/").encode(errors="replace").decode()).name[:1024] or None
-    )
 
 
 def _translate_error(url: str, error: Exception) -> AnabranchError:

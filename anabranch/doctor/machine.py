@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import resource
-import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from anabranch.config.engines import build_disk_reserve
+from anabranch.config.python_release import (
+    format_advisories,
+    get_safe_release,
+    list_advisories,
+)
 from anabranch.config.settings import Settings
 from anabranch.doctor.findings import Finding
 from engines.embed.e5_file import locate_weights
@@ -41,14 +45,17 @@ async def check_python() -> Sequence[Finding]:
         f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} cores"
     )
-    return [
-        Finding(
-            "python",
-            "pass" if sys.version_info >= (3, 11) else "fail",
-            description,
-            "" if sys.version_info >= (3, 11) else "Install Python 3.11 or later.",
-        )
-    ]
+    if advisories := list_advisories():
+        return [
+            Finding(
+                "python",
+                "warn",
+                f"{description}; known faults: {format_advisories(advisories)}",
+                f"Install Python {get_safe_release()} or later, or check that your distribution "
+                "has patched this one.",
+            )
+        ]
+    return [Finding("python", "pass", description, "")]
 
 
 async def check_distributions() -> Sequence[Finding]:

@@ -18,6 +18,7 @@ from httptools import HttpParserCallbackError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from anabranch.composition.api import prepare_api
+from anabranch.config.python_release import warn_of_advisories
 from anabranch.config.settings import Settings
 from anabranch.kafka.settings import wait_for_kafka
 from anabranch.process.data_folder import check_data_folder
@@ -238,6 +239,7 @@ async def serve_api(settings: Settings) -> None:
     """Serve until cancelled. Raises ConfigurationError if the port is taken, before creating
     anything.
     """
+    warn_of_advisories()
     await wait_for_free_port(settings.api.host, settings.api.port, timeout_s=PORT_TIMEOUT_S)
     check_data_folder(settings.data_dir)
     await wait_for_kafka(settings)

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
+from anabranch.config.python_release import warn_of_advisories
 from anabranch.config.settings import Settings
 from anabranch.config.version import get_program_version
 from anabranch.kafka.settings import wait_for_kafka
@@ -86,6 +87,7 @@ async def run_worker(settings: Settings, stages: Iterable[str], report: Path | N
     metrics_address = (settings.worker.metrics_host, settings.worker.metrics_port)
     if any(stage is receive.STAGE for stage in selected_stages):
         check_ingress_settings(settings)
+    warn_of_advisories()
     await wait_for_free_port(*metrics_address, option="--metrics-port")
     check_data_folder(settings.data_dir)
     await wait_for_kafka(settings)

@@ -85,7 +85,7 @@ def write_parent_memory() -> bytes:
 
 
 def list_parent_descriptors() -> bytes:
-    return repr(os.listdir(f"/proc/{os.getppid()}/fd")).encode()
+    return repr(list(Path(f"/proc/{os.getppid()}/fd").iterdir())).encode()
 
 
 def kill_parent() -> bytes:

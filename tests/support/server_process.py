@@ -112,6 +112,22 @@ def run_anabranch(
     )
 
 
+def run_program(
+    program: Path, *arguments: str, folder: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run the installed program in a working folder."""
+    return subprocess.run(
+        [program, *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+
+
 NOTE = "# Lock\n\nThe keeper of the lock at Ardmore raises the sluice at five past six.\n"
 
 

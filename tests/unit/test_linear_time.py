@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import string
 from collections.abc import Callable
@@ -10,10 +11,14 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
+from api.sessions import BrowserSessions, SessionCookieMiddleware, find_cookie
 from engines.chunk import FixedSizeChunker, StructureChunker
 from engines.chunk.atoms import estimate_tokens
 from engines.extract.rules import extract_by_rules
+from engines.http_headers import extract_filename
 from engines.language_detector import FastTextLanguageDetector
 from engines.name_folding import fold_name
 from engines.parse import html_tree
@@ -143,6 +148,46 @@ def test_every_text_function_takes_linear_time(name: str) -> None:
     assert not _find_superlinear(
         TEXT_FUNCTIONS[name], {*REPEATED_UNITS, *more}, (500, 2_000, 8_000)
     )
+
+
+HEADER_FUNCTIONS: dict[str, Callable[[str], object]] = {
+    "own cookie": lambda text: find_cookie(text.encode(), "anabranch_session_0"),
+    "quoted cookie": lambda text: find_cookie(f'a="{text}"'.encode(), "a"),
+    "request with cookies": lambda text: request_with_cookie(f'a="{text}"'),
+    "file name": lambda text: extract_filename(f'attachment; filename="{text}', "/a"),
+    "file name of parts": lambda text: extract_filename(f"attachment; filename*0={text}", "/a"),
+    "file name in a path": lambda text: extract_filename("", f"/{text}"),
+}
+HEADER_UNITS = {
+    *REPEATED_UNITS,
+    "\\",
+    '\\"',
+    ";",
+    "; a",
+    "=",
+    "*0*=",
+    "%",
+    "a=b; ",
+    "?=",
+    "=?utf-8?b?",
+}
+
+
+def request_with_cookie(cookie: str) -> None:
+    """Send the cookie through the middleware to an application that parses what it gets."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        assert Request(scope).cookies == {}
+
+    header = (b"cookie", cookie.encode("latin-1", "replace"))
+    scope = {"type": "http", "method": "GET", "path": "/livez", "headers": [header]}
+    sessions = BrowserSessions("t" * 43)
+    asyncio.run(SessionCookieMiddleware(app, sessions)(scope, None, None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", HEADER_FUNCTIONS)
+def test_every_header_function_takes_linear_time(name: str) -> None:
+    assert not _find_superlinear(HEADER_FUNCTIONS[name], HEADER_UNITS, (1_000, 4_000, 16_000))
 
 
 LONG_NOISE_S = 0.15
