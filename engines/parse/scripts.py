@@ -1,0 +1,51 @@
+"""Superscript, subscript and struck text as Markdown, in which a mark never joins a number."""
+
+from __future__ import annotations
+
+import re
+
+_SUPERSCRIPTS = str.maketrans("0123456789+-−–=()ni", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻⁼⁽⁾ⁿⁱ")
+_SUBSCRIPTS = str.maketrans("0123456789+-−–=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₋₌₍₎")
+_WRITTEN_RAISED = {"TM": "™", "SM": "℠", "R": "®", "(R)": "®", "o": "º", "a": "ª"}
+_ORDINAL = re.compile(r"(?:st|nd|rd|th|er|ère|re|e|ème|eme|os|as|o|a)\.?", re.I)
+"""Endings of ordinals and abbreviations, raised by habit only: 4th, 1er, n.os."""
+
+
+def format_superscript(text: str) -> str:
+    """Format raised text: `²`, `⁻³`, `th`, `™`, else `^…`."""
+    return _format_script(text, _SUPERSCRIPTS, "^")
+
+
+def format_subscript(text: str) -> str:
+    """Format lowered text: `₂`, else `_…`."""
+    return _format_script(text, _SUBSCRIPTS, "_")
+
+
+def _format_script(text: str, table: dict[int, int], sign: str) -> str:
+    words = " ".join(text.split())
+    if not words:
+        return text
+    if sign == "^" and (words in _WRITTEN_RAISED or _ORDINAL.fullmatch(words)):
+        return _WRITTEN_RAISED.get(words, words)
+    compact = words.replace(" ", "")
+    if all(ord(character) in table for character in compact):
+        return compact.translate(table)
+    # A mark such as `*` that no number can absorb.
+    if not any(character.isalnum() for character in words):
+        return words
+    return f"{sign}{words}" if words.isalnum() else f"{sign}({words})"
+
+
+def format_note_mark(text: str) -> str:
+    """Format the mark of a footnote: `[^1]`, also from `1`, `[1]` or `(1)`."""
+    words = " ".join(text.split()).strip("[](){}^ ").rstrip(".")
+    return f"[^{words}]" if words else ""
+
+
+def format_struck(text: str) -> str:
+    """Mark struck text with `~~`, inside the spaces around it; a struck mark stays single."""
+    words = text.strip()
+    if not words:
+        return text
+    lead, trail = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    return f"{lead}~~{words.replace('~~', '')}~~{trail}"
