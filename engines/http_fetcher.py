@@ -6,6 +6,7 @@ Neither names, number spellings nor redirects reach private addresses.
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -283,7 +284,7 @@ class HttpFetcher:
         # Refused before the body; `limit` below applies to bodies without a length.
         if declared_bytes > self._max_bytes:
             raise too_large_error(self._max_bytes, declared_bytes)
-        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        media_type = _extract_media_type(response.headers.get("content-type", ""))
         blob = await self._blobs.put_stream(
             key_prefix,
             # Raw, so that httpx decompresses nothing.
@@ -297,6 +298,15 @@ class HttpFetcher:
             blob.media_type,
             extract_filename(response.headers.get("content-disposition", ""), url.path),
         )
+
+
+def _extract_media_type(content_type: str) -> str:
+    """Return the media type with its `charset`, which a page need not repeat."""
+    media_type, _, parameters = content_type.lower().partition(";")
+    media_type = media_type.strip()
+    charset = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", parameters)
+    is_text = media_type.startswith("text/") or media_type.endswith(("xml", "json"))
+    return f"{media_type}; charset={charset[1]}" if charset and is_text else media_type
 
 
 @cache

@@ -100,6 +100,7 @@ class LocalParser:
             plan.media_type,
             part,
             self._get_max_characters(file),
+            file.media_type,
             subject=subject,
         )
         parsed_part = decode_reply(ParsedPart.decode, data, subject)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from engines.parse import archive
+from engines.parse import archive, text
 from engines.parse.formats import FORMAT_BY_TYPE, FORMATS, detect_media_type, get_magic
 from engines.parse.refusals import check_characters, limit_characters
 from schemas.ports.engines import ParsePlan
@@ -33,7 +33,8 @@ TEXT_PART_PAGES, OCR_PART_PAGES = 16, 2
 def plan_document(path: str, name: str | None, claimed_type: str | None, max_pages: int) -> bytes:
     """Detect the type and split the document into parts; return a ParsePlan as JSON."""
     file = Path(path)
-    detected = detect_media_type(file, name, claimed_type)
+    with text.declare_charset(claimed_type):
+        detected = detect_media_type(file, name, claimed_type)
     notices = (
         [
             Notice(
@@ -64,10 +65,15 @@ def parse_page_range(part: str) -> range:
     return range(int(first), int(last) + 1)
 
 
-def read_part(path: str, media_type: str, part: str, max_characters: int) -> bytes:
-    """Read one part; return an encoded ParsedPart, with pages that need OCR in `unread`."""
+def read_part(
+    path: str, media_type: str, part: str, max_characters: int, claimed_type: str | None = None
+) -> bytes:
+    """Read one part; return an encoded ParsedPart, with pages that need OCR in `unread`.
+
+    Text is decoded by the charset of `claimed_type`, unless it has a byte order mark.
+    """
     file, file_format = Path(path), FORMAT_BY_TYPE[media_type]
-    with limit_characters(max_characters):
+    with limit_characters(max_characters), text.declare_charset(claimed_type):
         parsed_part = (
             file_format.load_paged_reader().read(file, parse_page_range(part))
             if file_format.is_paged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _SUPERSCRIPTS = str.maketrans("0123456789+-−–=()ni", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻⁼⁽⁾ⁿⁱ")
 _SUBSCRIPTS = str.maketrans("0123456789+-−–=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₋₌₍₎")
@@ -30,8 +31,11 @@ def _format_script(text: str, table: dict[int, int], sign: str) -> str:
     compact = words.replace(" ", "")
     if all(ord(character) in table for character in compact):
         return compact.translate(table)
-    # A mark such as `*` that no number can absorb.
-    if not any(character.isalnum() for character in words):
+    # A mark such as `*` that no number can absorb, or characters that are raised already.
+    if not any(
+        character.isalnum() and not unicodedata.decomposition(character).startswith("<su")
+        for character in words
+    ):
         return words
     return f"{sign}{words}" if words.isalnum() else f"{sign}({words})"
 

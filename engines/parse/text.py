@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+from chardetng_py import EncodingDetector
 
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.values import Notice
@@ -18,7 +23,28 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CONTROL_BYTES = bytes(byte for byte in range(32) if byte not in b"\t\n\r\f\x1b\x00")
-_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
+_UNMAPPED_BYTES = re.compile("[\x80-\x9f]")
+"""Control characters to which ISO encodings decode bytes that no text of theirs has."""
+_WEB_ENCODINGS = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "tis-620": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "big5": "big5hkscs",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "utf-16": "utf-16-le",
+}
+"""Encodings that browsers read as a larger one: https://encoding.spec.whatwg.org/#names."""
+_ESCAPED_ENCODINGS = ("iso2022", "hz")
+_MIN_VALID_SHARE = 10
+_CHARSET_PARAMETER = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.I)
+# A context variable, because a reader takes the bytes alone.
+_CHARSET: ContextVar[str | None] = ContextVar("charset", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,37 +75,76 @@ def _detect_utf16(head: bytes) -> str | None:
     return None
 
 
+@contextmanager
+def declare_charset(media_type: str | None) -> Iterator[None]:
+    """Take the `charset` of a media type as that of the text decoded inside the context."""
+    match = _CHARSET_PARAMETER.search(media_type or "")
+    token = _CHARSET.set(match[1] if match else None)
+    try:
+        yield
+    finally:
+        _CHARSET.reset(token)
+
+
 def decode_text(data: bytes, declared: str | None = None, *, partial: bool = False) -> DecodedText:
     """Decode text of an unknown encoding.
 
-    The encoding is that of the byte order mark, else UTF-16 by pattern, else UTF-8. If decoding
-    fails, it is `declared`, else Windows-1252.
-
-
+    The encoding is that of the byte order mark, else UTF-16 by pattern, else UTF-8 if the bytes are
+    valid, else that of `declare_charset`, else `declared`, else detected as Firefox does.
     `partial` allows a truncated character at the end.
     """
-    encoding = (
-        next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
-        or _detect_utf16(data[:4096])
-        or "utf-8"
-    )
+    labels = [label for label in (_CHARSET.get(), declared) if label]
+    encodings = [name for label in labels if (name := find_encoding(label))]
+    marked = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
+    marked = marked or _detect_utf16(data[:4096])
+    # Valid UTF-8 is no other encoding by chance, except those of seven bits.
+    first = next((name for name in encodings[:1] if name.startswith(_ESCAPED_ENCODINGS)), None)
+    encoding = marked or first or "utf-8"
+    notices: list[Notice] = []
     try:
         raw_text = codecs.getincrementaldecoder(encoding)().decode(data, final=not partial)
     except UnicodeDecodeError:
-        encoding = declared if declared and _is_text_encoding(declared) else "cp1252"
+        if not marked:
+            encoding, notices = _choose_encoding(data, encodings)
         raw_text = data.decode(encoding, errors="replace")
-    return _clean(raw_text, encoding)
+        if partial:
+            raw_text = raw_text.rstrip("\ufffd")
+    cleaned = _clean(raw_text, encoding)
+    return replace(cleaned, notices=(*cleaned.notices, *notices))
 
 
-def _is_text_encoding(name: str) -> bool:
-    """Return whether `name` is a text encoding other than UTF-8 and ASCII."""
-    # Decoding excludes codecs that are no encodings (rot13, base64) or only raise (undefined).
+def find_encoding(label: str) -> str | None:
+    """Return the encoding that browsers use for a label (WHATWG), None if unknown."""
     try:
-        return codecs.lookup(name).name not in ("utf-8", "ascii") and isinstance(
-            b"a".decode(name, errors="replace"), str
-        )
+        # ISO-8859-8-I differs in the direction of display only.
+        name = codecs.lookup(label.strip().lower().removeprefix("x-").removesuffix("-i")).name
+        # Decoding excludes codecs that are no encodings (rot13, base64) or only raise (undefined).
+        return _WEB_ENCODINGS.get(name, name) if b"a".decode(name, errors="replace") else None
     except (LookupError, ValueError):
-        return False
+        return None
+
+
+def _choose_encoding(data: bytes, encodings: list[str]) -> tuple[str, list[Notice]]:
+    """Choose an encoding for bytes that are not valid UTF-8."""
+    for encoding in encodings:
+        if encoding != "utf-8":
+            return encoding, []
+    # A few damaged bytes do not make UTF-8 another encoding.
+    decoded = data.decode("utf-8", errors="replace")
+    n_letters = len(decoded) - sum(map(str.isascii, decoded))
+    if decoded.count("\ufffd") * _MIN_VALID_SHARE < n_letters:
+        return "utf-8", []
+    detector = EncodingDetector()
+    detector.feed(data, last=True)
+    label, is_likely = detector.guess_assess(tld=None, allow_utf8=False)
+    encoding = find_encoding(label) or "cp1252"
+    if encoding == "cp1252" and is_likely:
+        return encoding, []
+    detail = (
+        f"No character set is declared. The text was read as {label.lower()}; check a few words, "
+        "or save the file as UTF-8."
+    )
+    return encoding, [Notice(code="CHARSET_GUESSED", detail=detail)]
 
 
 def _clean(raw_text: str, encoding: str) -> DecodedText:
@@ -89,6 +154,7 @@ def _clean(raw_text: str, encoding: str) -> DecodedText:
         .replace("\r", "\n")
         .replace("\x85", "\n")
     )
+    raw_text = _UNMAPPED_BYTES.sub("\ufffd", raw_text)
     cleaned = _CONTROL_CHARACTERS.sub("", raw_text)
     notices = (
         [
