@@ -8,21 +8,22 @@ from dataclasses import dataclass, field
 
 from engines.parse import text
 from engines.parse.dates import parse_document_date
+from engines.parse.html_marks import prepare_tree
 from engines.parse.html_tree import HtmlElement, parse_html
 from engines.parse.refusals import spend
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
 from schemas.values import Notice
 
 _SKIPPED_TAGS = frozenset(
-    """script style noscript template svg iframe object nav footer aside form
-    button select input textarea dialog head math audio video canvas map""".split()  # noqa: SIM905
+    """script style noscript template svg iframe object nav footer aside
+    button dialog head audio video canvas map""".split()  # noqa: SIM905
 )
 _SKIPPED_ROLES = frozenset(
     {"navigation", "banner", "contentinfo", "search", "complementary", "dialog", "menu", "menubar"}
 )
 BLOCK_TAGS = frozenset(
     """address article blockquote body center dd details div dl dt fieldset
-    figcaption figure footer h1 h2 h3 h4 h5 h6 header hr html li main ol p pre
+    figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr html li main ol p pre
     section summary table ul""".split()  # noqa: SIM905
 )
 # Marks a `br` until white space is collapsed, which removes it.
@@ -38,6 +39,9 @@ _CHROME_NAMES = re.compile(
 _CODE_LANGUAGE = re.compile(r"(?:lang(?:uage)?|highlight-source|brush:)[-\s]?([A-Za-z0-9+#]+)")
 
 
+_MAX_LABEL_CHARS, _MAX_INNER_CHARS = 60, 1000
+
+
 def collapse_whitespace(words: str) -> str:
     return " ".join(words.split())
 
@@ -47,7 +51,6 @@ def is_skipped(element: HtmlElement, parent: HtmlElement) -> bool:
     if (
         element.tag in _SKIPPED_TAGS
         or attributes.get("role") in _SKIPPED_ROLES
-        or "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
     ):
         return True
@@ -55,8 +58,6 @@ def is_skipped(element: HtmlElement, parent: HtmlElement) -> bool:
     if element.tag in ("div", "ul", "ol", "span", "section", "table") and _CHROME_NAMES.search(
         f"{attributes.get('id', '')} {attributes.get('class', '')}"
     ):
-        return True
-    if "display:none" in attributes.get("style", "").replace(" ", ""):
         return True
     return (
         element.tag == "header"
@@ -93,6 +94,8 @@ def format_inline(element: HtmlElement) -> str:
             words := collapse_whitespace(child.get_text())
         ):
             parts.append(f"`{words}`" if "`" not in words else words)
+        elif child.tag == "table":
+            parts.append(f" {format_inner_table(child)} ")
         elif not is_skipped(child, element):
             parts.append(
                 f" {format_inline(child)} " if child.tag in BLOCK_TAGS else format_inline(child)
@@ -123,7 +126,45 @@ def format_code(source: str, language: str | None, **location: str | None) -> Pa
     )
 
 
+def format_inner_table(element: HtmlElement) -> str:
+    """Format a table inside a cell on one line: `Seats: 5; Disk: 20 GB`."""
+    rows, header_row_count = build_grid(element)
+    if header_row_count and len(rows) > header_row_count:
+        names, rows = rows[header_row_count - 1], rows[header_row_count:]
+        rows = [
+            [f"{name} {cell}".strip() for name, cell in zip(names, row, strict=False)]
+            for row in rows
+        ]
+        return "; ".join(", ".join(filter(None, row)) for row in rows)
+    return "; ".join((": " if len(row) == 2 else ", ").join(filter(None, row)) for row in rows)
+
+
+def iter_definitions(element: HtmlElement, depth: int) -> Iterator[str]:
+    """Yield an item `label: value` for each term of a `dl`; terms in a row share their value."""
+    groups: list[tuple[list[str], list[str]]] = []
+    pending = list(element.iter_elements())[::-1]
+    while pending:
+        child = pending.pop()
+        words = collapse_whitespace(format_inline(child)) if child.tag in ("dt", "dd") else ""
+        if child.tag == "div":
+            pending += list(child.iter_elements())[::-1]
+        elif child.tag == "dt":
+            if not groups or groups[-1][1]:
+                groups.append(([], []))
+            groups[-1][0].append(words.removesuffix(":"))
+        elif words:
+            groups = groups or [([], [])]
+            groups[-1][1].append(words)
+    for labels, values in groups:
+        parts = (" / ".join(filter(None, labels)), "; ".join(values))
+        if words := ": ".join(filter(None, parts)):
+            yield f"{'   ' * depth}- {words}"
+
+
 def iter_list_items(element: HtmlElement, depth: int) -> Iterator[str]:
+    if element.tag == "dl":
+        yield from iter_definitions(element, depth)
+        return
     number = 0
     for child in element.iter_elements():
         if child.tag in ("ul", "ol", "dl"):
@@ -217,16 +258,34 @@ def _fill_row(
 def is_layout_table(element: HtmlElement, rows: list[list[str]]) -> bool:
     """Return whether a table only arranges the page.
 
-    It then has a single cell, or contains tables, headings or sections.
+    It then has a single cell, or contains headings, sections or tables that are not small ones
+    beside the label of their row.
     """
     if element.attributes.get("role") in ("presentation", "none") or (
         len(rows) <= 1 and max((len(row) for row in rows), default=0) <= 1
     ):
         return True
-    return any(
-        inner.tag in ("table", "h1", "h2", "h3", "article", "section")
-        for inner in element.iter_descendants()
+    inner_tags = {inner.tag for inner in element.iter_descendants()}
+    return bool(inner_tags & {"h1", "h2", "h3", "article", "section"}) or (
+        "table" in inner_tags and not _has_labeled_tables(element)
     )
+
+
+def _has_labeled_tables(element: HtmlElement) -> bool:
+    """Return whether each row with an inner table begins with a short label for it."""
+    for row in iter_rows(element):
+        cells = [cell for cell in row.iter_elements() if cell.tag in ("td", "th")]
+        inner_tables = [
+            inner for cell in cells for inner in cell.iter_descendants() if inner.tag == "table"
+        ]
+        label = cells[0].get_text().strip() if cells else ""
+        if inner_tables and (
+            not 0 < len(label) <= _MAX_LABEL_CHARS
+            or any(inner.tag == "table" for inner in cells[0].iter_descendants())
+            or any(len(inner.get_text()) > _MAX_INNER_CHARS for inner in inner_tables)
+        ):
+            return False
+    return True
 
 
 _CHARSET = re.compile(rb"<meta[^<>]+charset\s*+=\s*+[\"']?\s*+([A-Za-z0-9_-]+)", re.I)
@@ -236,6 +295,7 @@ def read(data: bytes) -> ParsedPart:
     declared = _CHARSET.search(data[:4096])
     decoded = text.decode_text(data, declared[1].decode() if declared else None)
     root = parse_html(decoded.text)
+    hidden_notices = prepare_tree(root)
     # Reversed, so that the first element with a tag wins.
     first_by_tag = {element.tag: element for element in reversed(list(root.iter_descendants()))}
     declared_language = (
@@ -257,7 +317,7 @@ def read(data: bytes) -> ParsedPart:
         title=_find_title(first_by_tag),
         language=declared_language.split("-")[0].strip().lower() or None,
         document_date=parse_document_date(_find_date(root)),
-        notices=[*decoded.notices, *canonical_notices],
+        notices=[*decoded.notices, *hidden_notices, *canonical_notices],
     )
 
 

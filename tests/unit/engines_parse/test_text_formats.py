@@ -74,9 +74,8 @@ def test_html_keeps_main_content_and_nearest_element_ids() -> None:
         ("paragraph", "second link", "p2"),
     ]
     assert (piece.title, piece.language) == ("One", "pt")
-    assert [(notice.code, notice.detail) for notice in piece.notices] == [
-        ("CANONICAL_URL", "https://example.org/x")
-    ]
+    assert [notice.code for notice in piece.notices] == ["HIDDEN_TEXT", "CANONICAL_URL"]
+    assert piece.notices[1].detail == "https://example.org/x"
 
 
 def test_spanned_html_cell_is_repeated_in_each_position() -> None:
