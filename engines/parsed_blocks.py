@@ -32,6 +32,9 @@ class ParsedBlock:
     element: str | None = None
     sheet: str | None = None
     cells: str | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    """End in a recording, in seconds."""
     size: float | None = None
     """Letter height of a heading without a level, in one unit for the whole document."""
 

@@ -67,6 +67,8 @@ def _to_block(parsed_block: ParsedBlock, start: int, length: int) -> Block:
         element=parsed_block.element,
         sheet=parsed_block.sheet,
         cells=parsed_block.cells,
+        start_s=parsed_block.start_s,
+        end_s=parsed_block.end_s,
     )
     header_end = None if parsed_block.header_end is None else start + parsed_block.header_end
     return Block(

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from pure_magic_rs import MagicDb
 
-from engines.parse import archive, text
+from engines.parse import archive, embedded, records, text
 from engines.parse.refusals import make_encrypted_error
 from engines.parsed_blocks import ParsedPart
 from schemas.errors import UnreadableDocument
@@ -22,6 +22,8 @@ from schemas.errors import UnreadableDocument
 # Media types that the detection below names.
 HTML, MARKDOWN, PLAIN, CSV = "text/html", "text/markdown", "text/plain", "text/csv"
 MAIL, JATS = "message/rfc822", "application/jats+xml"
+ZIP, JSON, CALENDAR = "application/zip", "application/json", "text/calendar"
+SRT, VTT = "application/x-subrip", "text/vtt"
 _OOXML = "application/vnd.openxmlformats-officedocument"
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
 
@@ -85,7 +87,7 @@ FORMATS = (
            is_paged=True, signature=b"%PDF-", signature_window=1024),
     Format(f"{_OPEN_DOCUMENT}.text", (".odt",), "office.read_odt", "docling-rs",
            zip_entries=("mimetype",)),
-    Format("application/epub+zip", (".epub",), "office.read_epub", "docling-rs",
+    Format("application/epub+zip", (".epub",), "epub.read",
            zip_entries=("mimetype",)),
     Format(MARKDOWN, (".md", ".markdown"), "markdown.read", "markdown-it-py",
            aliases=("text/x-markdown",), is_text=True),
@@ -105,7 +107,7 @@ FORMATS = (
     Format(PLAIN, (".txt", ".text", ".log"), "text.read", is_text=True),
     Format(CSV, (".csv", ".tsv"), "spreadsheets.read_csv",
            aliases=("text/tab-separated-values", "application/csv"), is_text=True),
-    Format(MAIL, (".eml",), "office.read_mail", "docling-rs", is_text=True),
+    Format(MAIL, (".eml",), "mail.read", is_text=True),
     Format(JATS, (".nxml",), "office.read_jats", "docling-rs", is_text=True),
     Format("image/png", (".png",), "image", "pillow", is_paged=True),
     Format("image/jpeg", (".jpg", ".jpeg"), "image", "pillow",
@@ -114,6 +116,14 @@ FORMATS = (
     Format("image/bmp", (".bmp",), "image", "pillow", is_paged=True),
     Format("image/webp", (".webp",), "image", "pillow", is_paged=True),
     Format("image/gif", (".gif",), "image", "pillow", is_paged=True),
+    Format(ZIP, (".zip",), "embedded.read_archive",
+           aliases=("application/x-zip-compressed",)),
+    Format(CALENDAR, (".ics",), "calendar_text.read", is_text=True),
+    Format(JSON, (".json", ".jsonl", ".ndjson"), "records.read",
+           aliases=("application/jsonl", "application/x-ndjson", "application/x-jsonlines",
+                    "application/ndjson", "text/json"), is_text=True),
+    Format(SRT, (".srt",), "subtitles.read", aliases=("text/srt",), is_text=True),
+    Format(VTT, (".vtt",), "subtitles.read", is_text=True),
 )  # fmt: skip
 FORMAT_BY_TYPE = {file_format.media_type: file_format for file_format in FORMATS}
 _TYPE_BY_EXTENSION = {
@@ -129,7 +139,8 @@ _LEGACY_OFFICE = {
     "PowerPoint Document": ("PowerPoint 97-2003", "PPTX"),
 }
 _CONVERT_REMEDY = (
-    "Convert it to PDF, an image, DOCX, PPTX, XLSX, ODT, EPUB, HTML, Markdown, CSV, text or e-mail."
+    "Convert it to PDF, an image, DOCX, PPTX, XLSX, ODT, EPUB, HTML, Markdown, CSV, JSON, "
+    "text, subtitles (SRT, VTT), e-mail or a ZIP archive of them."
 )
 
 
@@ -214,6 +225,8 @@ def _detect_in_zip(path: Path) -> str:
             )
         ):
             return file_format.media_type
+    if embedded.is_plain_archive(names):
+        return ZIP
     raise _make_unsupported_error("a ZIP archive", "Unpack it and send the files in it.")
 
 
@@ -239,17 +252,37 @@ def _detect_by_text(path: Path, head: bytes, claimed_type: str | None) -> str:
         kind = get_magic().first_magic_buffer(head)
         raise _make_unsupported_error(f"{kind.message or kind.mime_type}"[:120], _CONVERT_REMEDY)
     sample = text.decode_text(head, partial=True).text
+    # Before HTML: a mail may hold a page.
+    if _is_mail(sample, claimed_type):
+        return MAIL
+    if claimed_type == MAIL:
+        return PLAIN
+    if _SUBTITLES.match(sample):
+        return VTT if sample.startswith("WEBVTT") else SRT
+    if sample.startswith("BEGIN:VCALENDAR"):
+        return CALENDAR
     if _HTML.search(sample[:4096]):
         return JATS if "<article" in sample and _JATS.search(sample[:4096]) else HTML
     if _JATS.search(sample[:4096]):
         return JATS
-    if claimed_type == MAIL or (
-        claimed_type is None and len(_MAIL_HEADER.findall(sample[:4096])) >= 3
-    ):
-        return MAIL if _MAIL_HEADER.search(sample[:4096]) else PLAIN
     if claimed_type is not None and claimed_type != JATS and FORMAT_BY_TYPE[claimed_type].is_text:
         return claimed_type
     return _guess_text_type(sample)
+
+
+def _is_mail(sample: str, claimed_type: str | None) -> bool:
+    """Return whether a text begins with the header fields of a mail.
+
+    Without a claim three known fields are required, so that notes with `Date:` are no mail.
+    """
+    head = sample[:16384].removeprefix("\n")
+    head = re.sub(r"\A>?From \S.*\n", "", head)  # the separator line of mailboxes
+    fields = re.split(r"\n(?![ \t])", head.partition("\n\n")[0])
+    complete = fields if "\n\n" in head else fields[:-1] or fields
+    if not all(map(_HEADER_FIELD.match, complete)):
+        return claimed_type == MAIL and _MAIL_HEADER.search(sample[:4096]) is not None
+    names = {match[0] for field in complete if (match := _MAIL_HEADER.match(field))}
+    return len(names) >= (1 if claimed_type == MAIL else 3)
 
 
 _HTML = re.compile(r"<!doctype\s+html|<html[\s>]|<head[\s>]|<body[\s>]", re.I)
@@ -259,6 +292,9 @@ _MAIL_HEADER = re.compile(
     r"Content-Type):\s",
     re.M | re.I,
 )
+_HEADER_FIELD = re.compile(r"[!-9;-~]+:")
+_SUBTITLES = re.compile(r"WEBVTT(?:[ \t].*)?\n|\s*\d+[ \t]*\n\d{1,3}:\d\d:\d\d[,.]\d{1,3}[ \t]*-->")
+_JSON = re.compile(r"\s*(?:\{\s*(?:\"|\}\s*\Z)|\[\s*[\[{\"\d\]tfn-])")
 _MARKDOWN_SIGNS = re.compile(
     r"^#{1,6} \S|^```|^[-*+] \S|^\d+\. \S|^\|.*\|\s*$|\[[^\[\]]+\]\([^\[)]+\)", re.M
 )
@@ -267,6 +303,9 @@ _MARKDOWN_SIGNS = re.compile(
 def _guess_text_type(sample: str) -> str:
     """Guess CSV if the first lines split evenly, Markdown by three of its signs, else text."""
     lines = [line for line in sample.splitlines()[:20] if line.strip()]
+    # Before CSV: the lines of JSON records have the same number of commas.
+    if _JSON.match(sample) and records.is_json_start(sample):
+        return JSON
     for delimiter in ",;\t|":
         # Without the last line, which the end of the sample may cut.
         counts = {line.count(delimiter) for line in lines[:-1] or lines}

@@ -48,8 +48,9 @@ def collapse_whitespace(words: str) -> str:
 
 def is_skipped(element: HtmlElement, parent: HtmlElement) -> bool:
     attributes = element.attributes
+    is_note = "epub:type" in attributes or attributes.get("role", "").startswith("doc-")
     if (
-        element.tag in _SKIPPED_TAGS
+        (element.tag in _SKIPPED_TAGS and not (element.tag in ("aside", "footer") and is_note))
         or attributes.get("role") in _SKIPPED_ROLES
         or attributes.get("aria-hidden") == "true"
     ):
@@ -291,7 +292,14 @@ def _has_labeled_tables(element: HtmlElement) -> bool:
 _CHARSET = re.compile(rb"<meta[^<>]+charset\s*+=\s*+[\"']?\s*+([A-Za-z0-9_-]+)", re.I)
 
 
-def read(data: bytes) -> ParsedPart:
+def quote_block(block: ParsedBlock) -> ParsedBlock:
+    """Return a block as a blockquote; a heading in it is none of the document's."""
+    body = "\n".join(f"> {line}" for line in block.text.split("\n"))
+    return ParsedBlock("paragraph", body, element=block.element)
+
+
+def read(data: bytes, *, marks_quotes: bool = False) -> ParsedPart:
+    """Read a page; `marks_quotes` keeps blockquotes apart, in which mail has older mail."""
     declared = _CHARSET.search(data[:4096])
     decoded = text.decode_text(data, declared[1].decode() if declared else None)
     root = parse_html(decoded.text)
@@ -301,7 +309,7 @@ def read(data: bytes) -> ParsedPart:
     declared_language = (
         first_by_tag["html"].attributes.get("lang", "") if "html" in first_by_tag else ""
     )
-    walker = _HtmlWalker()
+    walker = _HtmlWalker(marks_quotes=marks_quotes)
     main = _find_main(root)
     walker.walk_children(main, main.attributes.get("id"))
     walker.flush_line()
@@ -374,6 +382,7 @@ def _find_date(root: HtmlElement) -> str | None:
 class _HtmlWalker:
     """Converts a tree to blocks in one pass; `line` collects the current block's inline text."""
 
+    marks_quotes: bool = False
     blocks: list[ParsedBlock] = field(default_factory=list)
     line: list[str] = field(default_factory=list)
     anchor_id: str | None = None
@@ -430,6 +439,11 @@ class _HtmlWalker:
                         element=anchor_id,
                     )
                 )
+            case "blockquote" if self.marks_quotes:
+                start = len(self.blocks)
+                self.walk_children(element, anchor_id)
+                self.flush_line()
+                self.blocks[start:] = map(quote_block, self.blocks[start:])
             case "pre":
                 self._add(format_code_element(element, anchor_id))
             case "ul" | "ol" | "dl":

@@ -32,7 +32,7 @@ STRUCTURE_TAGS = frozenset(
     tfoot th thead tr ul""".split()  # noqa: SIM905
 )
 _UNREAD_TAGS = frozenset(
-    """script style template noscript head title nav footer aside dialog button iframe""".split()  # noqa: SIM905
+    """script style template noscript head title nav footer dialog button iframe""".split()  # noqa: SIM905
 )
 _NOTE_NAMES = re.compile(r"note|cite|reference|ftn|edn|\bfn\b|fn[-_:]?\d", re.I)
 _NOTE_ROLES = frozenset({"doc-noteref", "doc-biblioref"})

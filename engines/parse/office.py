@@ -1,4 +1,4 @@
-"""Reader of DOCX, PPTX, ODT, EPUB, EML and JATS by docling-rs, which needs no models for them."""
+"""Reader of DOCX, PPTX, ODT and JATS by docling-rs, which needs no models for them."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ def _read(input_format: InputFormat, suffix: str, source: Path | bytes) -> Parse
 read_docx = partial(_read, InputFormat.DOCX, ".docx")
 read_pptx = partial(_read, InputFormat.PPTX, ".pptx")
 read_odt = partial(_read, InputFormat.ODT, ".odt")
-read_epub = partial(_read, InputFormat.EPUB, ".epub")
-read_mail = partial(_read, InputFormat.EMAIL, ".eml")
 read_jats = partial(_read, InputFormat.XML_JATS, ".nxml")
 
 

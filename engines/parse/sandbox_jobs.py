@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from engines.parse import archive, text
+from engines.parse.embedded import limit_embedded_files
 from engines.parse.formats import FORMAT_BY_TYPE, FORMATS, detect_media_type, get_magic
 from engines.parse.refusals import check_characters, limit_characters
 from schemas.ports.engines import ParsePlan
@@ -73,7 +74,11 @@ def read_part(
     Text is decoded by the charset of `claimed_type`, unless it has a byte order mark.
     """
     file, file_format = Path(path), FORMAT_BY_TYPE[media_type]
-    with limit_characters(max_characters), text.declare_charset(claimed_type):
+    with (
+        limit_characters(max_characters),
+        text.declare_charset(claimed_type),
+        limit_embedded_files(),
+    ):
         parsed_part = (
             file_format.load_paged_reader().read(file, parse_page_range(part))
             if file_format.is_paged

@@ -54,11 +54,11 @@ def program_folder(tmp_path: Path) -> Path:
 
 
 def test_format_of_howto_takes_one_file_and_one_line(program_folder: Path) -> None:
-    document = program_folder / "talk.srt"
-    document.write_text(find_code("srt"))
+    document = program_folder / "song.lrc"
+    document.write_text(find_code("lrc"))
     assert "text/plain" in run_parser(program_folder, document).stdout
 
-    (program_folder / "engines/parse/subrip.py").write_text(find_code("python"))
+    (program_folder / "engines/parse/lyrics.py").write_text(find_code("python"))
     before, added, _ = find_code("diff").splitlines(keepends=True)
     formats = program_folder / "engines/parse/formats.py"
     source = formats.read_text()
@@ -69,4 +69,4 @@ def test_format_of_howto_takes_one_file_and_one_line(program_folder: Path) -> No
     formats.write_text(source.replace(before[1:], before[1:] + added[1:]))
 
     done = run_parser(program_folder, document)
-    assert done.stdout == "application/x-subrip\n" + find_code("markdown").rstrip(), done.stderr
+    assert done.stdout == "application/x-lrc\n" + find_code("markdown").rstrip(), done.stderr
