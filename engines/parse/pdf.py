@@ -118,7 +118,12 @@ def open_pdf(path: Path) -> Iterator[pdfium.PdfDocument]:
     # opened.
     with path.open("rb") as stream:
         # from_buffer needs a writable buffer; ACCESS_COPY leaves the file unchanged.
-        mapping = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+        # A file inside another document is in memory only.
+        mapping = (
+            bytearray(stream.getvalue())
+            if isinstance(stream, io.BytesIO)
+            else mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+        )
     try:
         document = pdfium.PdfDocument((ctypes.c_ubyte * len(mapping)).from_buffer(mapping))
     except pdfium.PdfiumError as error:

@@ -21,9 +21,13 @@ _MIN_RECORDS = 2
 
 def is_json_start(sample: str) -> bool:
     """Return whether a text, which may be cut, begins with a JSON value that is no citation."""
-    first_line = sample.lstrip().partition("\n")[0]
+    sample = sample.lstrip()
+    first_line = sample.partition("\n")[0]
     try:
-        return isinstance(json.JSONDecoder().raw_decode(sample.lstrip())[0], dict | list)
+        value, end = json.JSONDecoder().raw_decode(sample)
+        # `[1] Smith, 2020` is a citation.
+        rest_of_line = sample[end:].partition("\n")[0]
+        return isinstance(value, dict | list) and not rest_of_line.strip()
     except (ValueError, RecursionError):
         # Cut, or the first line is not complete: objects begin with a key.
         return re.match(r"[\[{]\s*(?:[\[{]\s*)?\"[^\"]*\"\s*:|[\[{]\s*$", first_line) is not None
