@@ -124,6 +124,8 @@ def _is_block_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMe
     The order of the checks matters: the first that applies decides.
     """
     last = group[-1]
+    if line.text.startswith("[^"):
+        return True
     # Blank lines belong to code.
     if last.mono and line.mono and metrics.has_fonts:
         return line.y0 - last.y0 > 4 * metrics.pitch

@@ -45,10 +45,12 @@ class TextRun:
     mono: bool = False
     table: list[list[str]] | None = None
     """Cells, if the run represents a whole ruled table."""
+    baseline: float = 0.0
+    """Where the letters stand; unknown for OCR."""
 
     @property
     def text(self) -> str:
-        return " ".join(word.text for word in self.words)
+        return " ".join(word.text for word in self.words).replace("~~ ~~", " ")
 
     @property
     def middle(self) -> float:

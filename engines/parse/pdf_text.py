@@ -9,7 +9,7 @@ import ctypes
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,6 +19,9 @@ import pypdfium2.raw as c
 from engines.layout import LayoutPage, LayoutWord, TextRun
 from engines.layout.ruled_tables import replace_ruled_tables
 from engines.layout.text_runs import JOIN_GAP
+from engines.parse.pdf_annotations import find_struck_areas
+from engines.parse.pdf_marks import attach_scripts, is_shifted, strike_words
+from engines.parse.pdf_paths import find_ruling_lines
 from schemas.values import Box
 
 _MONO = re.compile(
@@ -54,22 +57,28 @@ def read_page_text(
     page: pdfium.PdfPage, text: pdfium.PdfTextPage, number: int
 ) -> tuple[LayoutPage, list[str]]:
     """Return the page with upright runs, and the text at other angles (stamps at the edge)."""
-    words = [(word, _read_style(text, word.first)) for word in _read_words(text)]
+    styles = _StyleReader(text)
+    words = [(word, styles.read(word.first)) for word in _read_words(text, styles)]
     turns = Counter[int]()
     for word, style in words:
         turns[style.turn] += len(word.text)
     # The page is read in the direction of most of its letters.
     turn = turns.most_common(1)[0][0] if turns else 0
     view = _PageView.from_page(page, turn)
-    upright_runs = [_build_run(view, word, style) for word, style in words if style.turn == turn]
+    upright_runs = attach_scripts(
+        [_build_run(view, word, style, text) for word, style in words if style.turn == turn]
+    )
     rules = [view.to_upright_box(*rule) for rule in find_ruling_lines(page)] if upright_runs else []
+    rules = strike_words(
+        upright_runs, rules, [view.to_upright_box(*area) for area in find_struck_areas(page)]
+    )
     stamps = " ".join(word.text for word, style in words if style.turn != turn)
     return LayoutPage(
         replace_ruled_tables(_join_words(upright_runs), rules), view.to_share_box, number
     ), [stamps] if stamps else []
 
 
-def _read_words(text: pdfium.PdfTextPage) -> list[_GlyphWord]:
+def _read_words(text: pdfium.PdfTextPage, styles: _StyleReader) -> list[_GlyphWord]:
     count = text.count_chars()
     letters = text.get_text_range(0, count) if count else ""
     # Some characters decode to none or several; read them one by one to keep text and boxes
@@ -95,7 +104,11 @@ def _read_words(text: pdfium.PdfTextPage) -> list[_GlyphWord]:
             word.text += letter
             word.right = right
             word.top = max(word.top, top)
-        elif word is not None and _is_continuing(word, left, bottom, right, top):
+        elif (
+            word is not None
+            and _is_continuing(word, left, bottom, right, top)
+            and (bottom == word.bottom or not styles.is_shifted(word.first, i))
+        ):
             word.text += letter
             word.left, word.right = min(word.left, left), max(word.right, right)
             word.bottom, word.top = min(word.bottom, bottom), max(word.top, top)
@@ -130,8 +143,39 @@ def _classify_font_name(font: bytes) -> tuple[bool, bool]:
     return bool(_BOLD.search(name)), bool(_MONO.search(name))
 
 
-def _read_style(text: pdfium.PdfTextPage, i: int) -> _FontStyle:
-    raw = text.raw
+# The declared prototype returns a pointer object, which is slow to compare.
+_get_text_object_address = ctypes.cast(
+    c.FPDFText_GetTextObject, ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+)
+
+
+class _StyleReader:
+    """Reads the styles of letters, once for each text object: all its letters have the same."""
+
+    def __init__(self, text: pdfium.PdfTextPage) -> None:
+        self._raw = text.raw
+        self._styles: dict[int | None, _FontStyle] = {}
+
+    def read(self, i: int) -> _FontStyle:
+        key = _get_text_object_address(self._raw, i)
+        style = self._styles.get(key) if key else None
+        if style is None:
+            style = self._styles[key] = _read_style(self._raw, i)
+        return style
+
+    def is_shifted(self, i: int, j: int) -> bool:
+        """Return whether two letters of a line stand at different heights in different sizes."""
+        first, second = self.read(i), self.read(j)
+        if first is second or first.turn != second.turn:
+            return False
+        first_rise, second_rise = (
+            read_rise(self._raw, letter, style.turn) for letter, style in ((i, first), (j, second))
+        )
+        rise = second_rise - first_rise if second.size < first.size else first_rise - second_rise
+        return is_shifted(first.size, second.size, rise)
+
+
+def _read_style(raw: c.FPDF_TEXTPAGE, i: int) -> _FontStyle:
     flags, buffer = ctypes.c_int(), ctypes.create_string_buffer(128)
     c.FPDFText_GetFontInfo(raw, i, buffer, 128, ctypes.byref(flags))
     named_bold, named_mono = _classify_font_name(buffer.value)
@@ -142,6 +186,13 @@ def _read_style(text: pdfium.PdfTextPage, i: int) -> _FontStyle:
     bold = named_bold or bool(flags.value & _FORCE_BOLD) or c.FPDFText_GetFontWeight(raw, i) >= 600
     mono = named_mono or bool(flags.value & _FIXED_PITCH)
     return _FontStyle(size, bold, mono, round(-c.FPDFText_GetCharAngle(raw, i) / (math.pi / 2)) % 4)
+
+
+def read_rise(raw: c.FPDF_TEXTPAGE, i: int, turn: int) -> float:
+    """Return the position of a letter's baseline along its upward direction, in page space."""
+    x, y = ctypes.c_double(), ctypes.c_double()
+    c.FPDFText_GetCharOrigin(raw, i, x, y)
+    return (y.value, -x.value, -y.value, x.value)[turn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +254,19 @@ def _rotate_point(x: float, y: float, quarters: int) -> tuple[float, float]:
     return x, y
 
 
-def _build_run(view: _PageView, word: _GlyphWord, style: _FontStyle) -> TextRun:
+def _build_run(
+    view: _PageView, word: _GlyphWord, style: _FontStyle, text: pdfium.PdfTextPage
+) -> TextRun:
     x0, y0, x1, y1 = view.to_upright_box(word.left, word.bottom, word.right, word.top)
+    foot = (word.bottom, -word.right, -word.top, word.left)[style.turn]
+    baseline = y1 - (read_rise(text.raw, word.first, style.turn) - foot)
     size = style.size or (y1 - y0)
     # The loose boxes of some fonts are far taller than their letters.
     if y1 - y0 > 1.6 * size:
         middle = (y0 + y1) / 2
         y0, y1 = middle - 0.6 * size, middle + 0.6 * size
-    return TextRun([LayoutWord(word.text, x0, x1)], x0, y0, x1, y1, size, style.bold, style.mono)
+    words = [LayoutWord(word.text, x0, x1)]
+    return TextRun(words, x0, y0, x1, y1, size, style.bold, style.mono, baseline=baseline)
 
 
 def _join_words(words: Sequence[TextRun]) -> list[TextRun]:
@@ -236,45 +292,3 @@ def _join_words(words: Sequence[TextRun]) -> list[TextRun]:
         else:
             runs.append(word)
     return runs
-
-
-RulingLine = tuple[float, float, float, float]
-"""Left, bottom, right and top in page space; thin in one direction."""
-
-_MAX_OBJECTS = 6000
-_MAX_THICKNESS = 3.0
-_MIN_LENGTH = 4.0
-
-
-def find_ruling_lines(page: pdfium.PdfPage) -> list[RulingLine]:
-    """Return the ruling lines; none if there are more than 6,000 objects, as on a drawing."""
-    count = c.FPDFPage_CountObjects(page.raw)
-    return list(_iter_ruling_lines(page, count)) if count <= _MAX_OBJECTS else []
-
-
-def _iter_ruling_lines(page: pdfium.PdfPage, count: int) -> Iterator[RulingLine]:
-    left, bottom, right, top = (ctypes.c_float() for _ in range(4))
-    width, height = page.get_size()
-    for i in range(count):
-        path_object = c.FPDFPage_GetObject(page.raw, i)
-        if c.FPDFPageObj_GetType(path_object) != c.FPDF_PAGEOBJ_PATH or not c.FPDFPageObj_GetBounds(
-            path_object, left, bottom, right, top
-        ):
-            continue
-        yield from _iter_edges(left.value, bottom.value, right.value, top.value, width * height)
-
-
-def _iter_edges(
-    left: float, bottom: float, right: float, top: float, area: float
-) -> Iterator[RulingLine]:
-    width, height = right - left, top - bottom
-    if min(width, height) <= _MAX_THICKNESS:
-        if max(width, height) >= _MIN_LENGTH:
-            yield left, bottom, right, top
-    elif width * height < 0.8 * area:
-        yield from (
-            (left, bottom, right, bottom),
-            (left, top, right, top),
-            (left, bottom, left, top),
-            (right, bottom, right, top),
-        )
