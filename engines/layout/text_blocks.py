@@ -32,6 +32,11 @@ _CODE_SIGNS = ("(", "=", "{", ";", "$ ", "--", "/")
 _CLOSING_PUNCTUATION = (".", "!", "?", ":", ";", ",", "…")
 _BARE_NUMBER = re.compile(r"[-–—\s]*\d{1,4}[-–—\s]*")
 _MAX_HEADING_CHARACTERS = 160
+_LINE_HYPHENS = "-\u2010\u2011\u00ad\ufffe\x02"
+_SUSPENDED = re.compile(r"(?:and|or|to|und|oder|bis|e|ou|et|y|o)\b")
+"""What follows the hyphen of a shortened word, as in "pre- and postwar"."""
+UNDECIDED_HYPHEN = "\ufdd0"
+"""A noncharacter, which no text contains."""
 _MAX_CONTINUATION_PITCH = 2.8
 """Largest line distance in letter heights across which a sentence continues, including
 double-spaced text."""
@@ -139,7 +144,7 @@ def _is_block_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMe
         return True
     # A sentence that continues does so even across a larger gap.
     if (
-        line.text[:1].islower()
+        (line.text[:1].islower() or is_hyphenated(last.text))
         and not last.text.endswith((".", "!", "?", ":"))
         and line.y0 - last.y0 < _MAX_CONTINUATION_PITCH * metrics.body_height
     ):
@@ -256,14 +261,23 @@ def _format_code(group: Sequence[TextLine]) -> str:
 
 
 def join_lines(lines: Sequence[str]) -> str:
-    """Join lines of prose, and words that are hyphenated at a line's end."""
+    """Join lines of prose, and words that are hyphenated at a line's end.
+
+    Only the whole document can tell whether the hyphen between lowercase letters is part of the
+    word; it becomes `UNDECIDED_HYPHEN`.
+    """
     text = ""
     for line in lines:
-        # U+00AD is a soft hyphen; pdfium emits U+FFFE or U+0002 for a hyphen at a line's end.
-        if text.endswith(("\u00ad", "\ufffe", "\x02")) or (
-            len(text) > 1 and text[-1] in "-\u2010" and text[-2].isalpha() and line[:1].islower()
-        ):
-            text = text[:-1] + line
+        if is_hyphenated(text) and line[:1].isalnum() and not _SUSPENDED.match(line):
+            is_decided = not text[-2].islower() or not line[0].islower()
+            hyphen = "-" if is_decided else UNDECIDED_HYPHEN
+            text = text[:-1] + ("" if text[-1] == "\u00ad" else hyphen) + line
         else:
             text = f"{text} {line}" if text else line
     return text.replace("\u00ad", "").replace("\ufffe", "-").replace("\x02", "-")
+
+
+def is_hyphenated(text: str) -> bool:
+    """Return whether a line ends within a word."""
+    # pdfium emits U+FFFE or U+0002 for a hyphen at a line's end; U+00AD is a soft hyphen.
+    return len(text) > 1 and text[-1] in _LINE_HYPHENS and text[-2].isalnum()

@@ -6,6 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from engines.layout.text_blocks import UNDECIDED_HYPHEN
+from engines.parse.line_hyphens import count_words, resolve_hyphens
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.values import Block, Span, Transcript
 
@@ -18,13 +20,15 @@ def assemble_transcript(parts: Sequence[ParsedPart], *, pages: int | None) -> Tr
     Its warnings are those of the parts, without the plan's.
     """
     parsed_blocks = assign_levels(
-        remove_running_headers(
-            [
-                parsed_block
-                for part in parts
-                for parsed_block in part.blocks
-                if parsed_block.text.strip()
-            ]
+        _resolve_line_hyphens(
+            remove_running_headers(
+                [
+                    parsed_block
+                    for part in parts
+                    for parsed_block in part.blocks
+                    if parsed_block.text.strip()
+                ]
+            )
         )
     )
     markdown, blocks = _join_blocks(parsed_blocks)
@@ -38,6 +42,19 @@ def assemble_transcript(parts: Sequence[ParsedPart], *, pages: int | None) -> Tr
         document_date=next((part.document_date for part in parts if part.document_date), None),
         warnings=list(dict.fromkeys(notice for part in parts for notice in part.notices)),
     )
+
+
+def _resolve_line_hyphens(blocks: list[ParsedBlock]) -> list[ParsedBlock]:
+    """Decide the hyphens at line ends by the words of all blocks, in place."""
+    if any(UNDECIDED_HYPHEN in block.text for block in blocks):
+        words = count_words(block.text for block in blocks)
+        for block in blocks:
+            end = block.header_end or 0
+            head = resolve_hyphens(block.text[:end], words)
+            block.text = head + resolve_hyphens(block.text[end:], words)
+            if block.header_end is not None:
+                block.header_end = len(head)
+    return blocks
 
 
 def _first_text(values: Iterable[str | None]) -> str | None:
