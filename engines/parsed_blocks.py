@@ -113,6 +113,11 @@ _VALUE_START = re.compile(r"[\s(+\-–~<>≤≥]*(?:[A-Z]{2,3}\s|[A-Z]{0,3}[$€
 """A cell that begins with a number, an amount or a date."""
 _YEAR_LABEL = re.compile(r"\s*(?:FY\s?|[QH][1-4]\s)?(?:19|20)\d\d\s*[*†]?\s*")
 """A column name in reports, although it begins with a digit."""
+_CODE_OR_AMOUNT = re.compile(
+    r"(?<!\w)(?!(?:19|20)\d\d(?:[-/–]\d\d(?:\d\d)?)?(?!\w|[.,:/-]\d))(?:[A-Z]+[-/])?"
+    r"(?:[$€£¥]\s?\d|\d+(?:[.,:/-]\d+)+|\d{3,})"
+)
+"""Part of a cell that no column name has: an identifier, amount, date or time, but not a year."""
 _MIN_VALUE_SHARE = 0.6
 
 
@@ -123,6 +128,8 @@ def has_header(rows: Sequence[Sequence[str]], *, by_convention: bool) -> bool:
     `by_convention` is the answer without evidence: spreadsheets and printed tables start with
     names, web pages mark theirs with `th`.
     """
+    if has_labels(rows):
+        return False
     evidence = [
         _weigh_header_evidence([row[i] if i < len(row) else "" for row in rows])
         for i in range(len(rows[0]))
@@ -130,6 +137,25 @@ def has_header(rows: Sequence[Sequence[str]], *, by_convention: bool) -> bool:
     if len(rows) < 2 or min(evidence) < 0:
         return False
     return by_convention or max(evidence) > 0
+
+
+def has_labels(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether each row is a label with its value: the first row is then no header."""
+    if len(rows) < 2 or any(len(row) != 2 or not row[0].strip() for row in rows):
+        return False
+    if all(row[0].rstrip().endswith(":") for row in rows):
+        return True
+    # A code or an amount beside the first label, as beside the others, is a value.
+    n_values = sum(bool(_CODE_OR_AMOUNT.search(row[1])) for row in rows)
+    return (
+        bool(_CODE_OR_AMOUNT.search(rows[0][1]))
+        and n_values >= _MIN_VALUE_SHARE * len(rows)
+        and all(is_label(row[0]) for row in rows)
+    )
+
+
+def is_label(cell: str) -> bool:
+    return cell.strip()[:1].isalpha()
 
 
 def _weigh_header_evidence(column: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from engines.layout.aligned_tables import find_aligned_tables
 from engines.layout.reading_order import split_regions
@@ -73,8 +74,25 @@ def _build_stretch(
 
 
 def _build_table(page: LayoutPage, cells: list[list[str]], runs: Sequence[TextRun]) -> ParsedBlock:
-    text, end = format_table(cells, int(has_header(cells, by_convention=True)))
+    text, end = format_table(cells, _count_header_rows(cells))
     return _set_location(page, ParsedBlock("table", text, header_end=end), runs)
+
+
+def _count_header_rows(cells: list[list[str]]) -> int:
+    first_row = cells[0]
+    # Names that span columns have the names of these below them.
+    has_span = any(left and left == right for left, right in pairwise(first_row)) or (
+        not all(first_row) and any(first_row[1:])
+    )
+    if (
+        has_span
+        and len(cells) > 2
+        and has_header(cells[1:], by_convention=False)
+        # A column with one name for both rows has it in one of them.
+        and all(upper or lower for upper, lower in zip(first_row, cells[1], strict=True))
+    ):
+        return 2
+    return int(has_header(cells, by_convention=True))
 
 
 def _build_prose(

@@ -150,7 +150,7 @@ def _build_cells(
 ) -> list[list[str]]:
     """Return the text of each cell by row.
 
-    Merged cells have it in their first one. Empty rows and columns are dropped.
+    Cells that are merged side by side all have it. Empty rows and columns are dropped.
     """
     home_cells = _find_home_cells(frame, xs, ys, frame_runs)
     runs_by_cell: dict[tuple[int, int], list[TextRun]] = {}
@@ -160,10 +160,24 @@ def _build_cells(
             row = min(max(bisect_right(ys, piece.middle) - 1, 0), len(ys) - 2)
             runs_by_cell.setdefault(home_cells[row, column], []).append(piece)
     rows = [
-        part for row in range(len(ys) - 1) for part in _split_row(row, len(xs) - 1, runs_by_cell)
+        (part, _fill_spans(part, row, home_cells))
+        for row in range(len(ys) - 1)
+        for part in _split_row(row, len(xs) - 1, runs_by_cell)
     ]
-    used = [column for column in range(len(xs) - 1) if any(row[column] for row in rows)]
-    return [[row[column] for column in used] for row in rows if any(row)]
+    used = [column for column in range(len(xs) - 1) if any(part[column] for part, _ in rows)]
+    return [[filled[column] for column in used] for part, filled in rows if any(part)]
+
+
+def _fill_spans(
+    cells: list[str], row: int, home_cells: dict[tuple[int, int], tuple[int, int]]
+) -> list[str]:
+    """Repeat a text in the columns that it spans, unless it is a title across the whole table."""
+    homes = [home_cells[row, column] for column in range(len(cells))]
+    if len(set(homes)) == 1:
+        return cells
+    return [
+        cells[home[1]] if home[0] == row else cell for cell, home in zip(cells, homes, strict=True)
+    ]
 
 
 def _split_at_verticals(run: TextRun, xs: Sequence[float]) -> Iterator[TextRun]:

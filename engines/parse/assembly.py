@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from engines.layout.text_blocks import UNDECIDED_HYPHEN
 from engines.parse.line_hyphens import count_words, resolve_hyphens
+from engines.parse.page_tables import complete_tables
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.values import Block, Span, Transcript
 
@@ -20,14 +21,16 @@ def assemble_transcript(parts: Sequence[ParsedPart], *, pages: int | None) -> Tr
     Its warnings are those of the parts, without the plan's.
     """
     parsed_blocks = assign_levels(
-        _resolve_line_hyphens(
-            remove_running_headers(
-                [
-                    parsed_block
-                    for part in parts
-                    for parsed_block in part.blocks
-                    if parsed_block.text.strip()
-                ]
+        complete_tables(
+            _resolve_line_hyphens(
+                remove_running_headers(
+                    [
+                        parsed_block
+                        for part in parts
+                        for parsed_block in part.blocks
+                        if parsed_block.text.strip()
+                    ]
+                )
             )
         )
     )

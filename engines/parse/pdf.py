@@ -16,9 +16,11 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
 from engines.layout import LayoutPage, build_blocks, compute_pages_body_height
+from engines.parse.pdf_annotations import read_attachment_names, read_xfa_values
 from engines.parse.pdf_text import read_page_text
 from engines.parse.refusals import check_pages, make_corrupt_error, make_encrypted_error
 from engines.parsed_blocks import ParsedBlock, ParsedPart
+from schemas.values import Notice
 
 DPI = 200
 MAX_SIDE_PX = 4000
@@ -67,18 +69,41 @@ def read(path: Path, pages: range) -> ParsedPart:
         if pages.start == 1:
             title = " ".join((document.get_metadata_value("Title") or "").split())
             part.title = title if title and not _GENERATED_TITLE.match(title) else None
+            _read_document_parts(document, part)
+        # pdfium tells the values of fields only with a form environment.
+        document.init_forms()
+        form = document.formenv
         text_pages: list[tuple[LayoutPage, list[str]]] = []
         for loaded in _iter_pages(document, pages):
             if _should_ocr(loaded):
                 part.unread.append(loaded.number)
             else:
-                text_pages.append(read_page_text(loaded.page, loaded.text, loaded.number))
+                text_pages.append(
+                    read_page_text(
+                        loaded.page, loaded.text, loaded.number, form.raw if form else None
+                    )
+                )
         _clear_dominant_monospace([page for page, _ in text_pages])
         body_height = compute_pages_body_height(page for page, _ in text_pages)
         for page, stamps in text_pages:
             part.blocks += build_blocks(page, body_height, has_fonts=True)
             part.blocks += [ParsedBlock("paragraph", stamp, page=page.number) for stamp in stamps]
     return part
+
+
+def _read_document_parts(document: pdfium.PdfDocument, part: ParsedPart) -> None:
+    """Read the values of an XFA form, and name the files that the PDF contains."""
+    if values := read_xfa_values(document):
+        text = "\n".join(f"- {name}: {value}" for name, value in values)
+        part.blocks.append(ParsedBlock("list", text, page=1))
+    if names := read_attachment_names(document):
+        part.notices.append(
+            Notice(
+                code="EMBEDDED_FILES_NOT_READ",
+                detail=f"The PDF contains {len(names)} other files, which are not read: "
+                f"{', '.join(names)}. Ingest them as documents of their own.",
+            )
+        )
 
 
 def _clear_dominant_monospace(pages: Sequence[LayoutPage]) -> None:

@@ -18,7 +18,7 @@ _MIN_RISE, _MAX_RISE = 0.15, 0.75
 _MIN_DROP, _MAX_DROP = 0.06, 0.45
 _MAX_SCRIPT_GAP = 0.25
 _MAX_TOUCHING_GAP = 0.12
-_NOTE_LABEL = re.compile(r"\d{1,3}|[*†‡§]{1,3}|[a-z]")
+_NOTE_LABEL = re.compile(r"[1-9]\d{0,2}|[*†‡§]{1,3}|[a-z]")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th|[oa]s?|er|re|i?e|[ºª]|ᵉ)\.?")
 """Raised letters after a number that the same word has in its line elsewhere: 4th, 1er, 2o."""
 _EXPONENT_BASE = re.compile(r"(?:.*\W)?10|(?:.*[\W\d])?(?:[kcdmµn]?m|ft|in|yd|s)")
@@ -129,7 +129,7 @@ def _find_notes(
             and i not in bases
             and (is_raised or word.size < 0.93 * body_height)
             and _NOTE_LABEL.fullmatch(label)
-            and _begins_line(words, i)
+            and _begins_note(words, i)
             and any(
                 words[j].text == label and words[j].y1 < word.y0 for j in bases if shifts[j] > 0
             )
@@ -138,13 +138,23 @@ def _find_notes(
     return notes
 
 
-def _begins_line(words: Sequence[TextRun], i: int) -> bool:
-    word = words[i]
-    return not any(
-        abs(other.middle - word.middle) < 0.5 * word.size
-        and -1 < word.x0 - other.x1 < 4 * word.size
-        for j, other in enumerate(words)
-        if j != i
+def _begins_note(words: Sequence[TextRun], i: int) -> bool:
+    """Return whether a word begins its line, and words follow it there: axes have numbers only."""
+    word, following = words[i], words[i + 1 : i + 3]
+    return (
+        len(following) == 2
+        and any(other.text[0].isalpha() for other in following)
+        and all(
+            abs(other.middle - word.middle) < 0.6 * other.size and other.x0 > word.x0
+            for other in following
+        )
+        and following[0].x0 - word.x1 < 2 * word.size
+        and not any(
+            abs(other.middle - word.middle) < 0.5 * word.size
+            and -1 < word.x0 - other.x1 < 4 * word.size
+            for j, other in enumerate(words)
+            if j != i
+        )
     )
 
 

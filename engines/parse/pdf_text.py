@@ -9,7 +9,7 @@ import ctypes
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,8 +18,8 @@ import pypdfium2.raw as c
 
 from engines.layout import LayoutPage, LayoutWord, TextRun
 from engines.layout.ruled_tables import replace_ruled_tables
-from engines.layout.text_runs import JOIN_GAP
-from engines.parse.pdf_annotations import find_struck_areas
+from engines.layout.text_runs import JOIN_GAP, compute_body_height
+from engines.parse.pdf_annotations import find_struck_areas, read_comments, read_field_runs
 from engines.parse.pdf_marks import attach_scripts, is_shifted, strike_words
 from engines.parse.pdf_paths import find_ruling_lines
 from schemas.values import Box
@@ -54,7 +54,10 @@ class _FontStyle:
 
 
 def read_page_text(
-    page: pdfium.PdfPage, text: pdfium.PdfTextPage, number: int
+    page: pdfium.PdfPage,
+    text: pdfium.PdfTextPage,
+    number: int,
+    form: c.FPDF_FORMHANDLE | None = None,
 ) -> tuple[LayoutPage, list[str]]:
     """Return the page with upright runs, and the text at other angles (stamps at the edge)."""
     styles = _StyleReader(text)
@@ -73,9 +76,34 @@ def read_page_text(
         upright_runs, rules, [view.to_upright_box(*area) for area in find_struck_areas(page)]
     )
     stamps = " ".join(word.text for word, style in words if style.turn != turn)
-    return LayoutPage(
-        replace_ruled_tables(_join_words(upright_runs), rules), view.to_share_box, number
-    ), [stamps] if stamps else []
+    runs = _join_words(upright_runs)
+    size = compute_body_height(runs) if runs else _FIELD_SIZE
+    for value, box in read_field_runs(page, form):
+        runs += _build_field_runs(value, view.to_upright_box(*box), size)
+    return LayoutPage(replace_ruled_tables(runs, rules), view.to_share_box, number), [
+        *([stamps] if stamps else []),
+        *read_comments(page),
+    ]
+
+
+_FIELD_SIZE = 10.0
+
+
+def _build_field_runs(value: str, box: Box, size: float) -> Iterator[TextRun]:
+    """Set the lines of a field or note into its box, in the size of the page's text."""
+    x0, y0, x1, y1 = box
+    lines = [line for line in value.splitlines() if line.strip()]
+    # A single line stands in the middle, as the label beside it does.
+    top = (y0 + y1 - size) / 2 if len(lines) == 1 else y0
+    for i, line in enumerate(lines):
+        y = top + 1.3 * size * i
+        width = max(x1 - x0, 1.0) / max(len(line), 1)
+        position = x0
+        words = []
+        for word in line.split():
+            words.append(LayoutWord(word, position, position + width * len(word)))
+            position += width * (len(word) + 1)
+        yield TextRun(words, x0, y, x1, y + size, size, baseline=y + 0.8 * size)
 
 
 def _read_words(text: pdfium.PdfTextPage, styles: _StyleReader) -> list[_GlyphWord]:
