@@ -109,8 +109,10 @@ _PART_ADAPTER = TypeAdapter(ParsedPart)
 decode_blocks = TypeAdapter(list[ParsedBlock]).validate_json
 """Decode blocks. Raises ValueError unless every field has its type."""
 
-_VALUE_START = re.compile(r"[\s(+\-–~<>≤≥]*(?:[A-Z]{2,3}\s|[A-Z]{0,3}[$€£¥]\s?)?[+\-–]?[.,]?\d")
-"""A cell that begins with a number, an amount or a date."""
+_VALUE_START = re.compile(
+    r"[\s(+\-–~<>≤≥]*(?:[A-Z]{2,3}\s|[A-Z]{0,3}[$€£¥]\s?)?[+\-–]?[.,]?\d|[-–—]\s*$"
+)
+"""A cell that begins with a number, an amount or a date, or a dash that stands for zero."""
 _YEAR_LABEL = re.compile(r"\s*(?:FY\s?|[QH][1-4]\s)?(?:19|20)\d\d\s*[*†]?\s*")
 """A column name in reports, although it begins with a digit."""
 _CODE_OR_AMOUNT = re.compile(
@@ -119,6 +121,14 @@ _CODE_OR_AMOUNT = re.compile(
 )
 """Part of a cell that no column name has: an identifier, amount, date or time, but not a year."""
 _MIN_VALUE_SHARE = 0.6
+
+
+def is_value(cell: str) -> bool:
+    return bool(_VALUE_START.match(cell))
+
+
+def is_year_label(cell: str) -> bool:
+    return bool(_YEAR_LABEL.fullmatch(cell))
 
 
 def has_header(rows: Sequence[Sequence[str]], *, by_convention: bool) -> bool:

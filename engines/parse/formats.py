@@ -92,15 +92,15 @@ FORMATS = (
     Format(MARKDOWN, (".md", ".markdown"), "markdown.read", "markdown-it-py",
            aliases=("text/x-markdown",), is_text=True),
     Format(f"{_OPEN_DOCUMENT}.spreadsheet", (".ods",),
-           "spreadsheets.read_workbook", "python-calamine", zip_entries=("mimetype",)),
+           "spreadsheets.read_workbook", zip_entries=("mimetype",)),
     Format(f"{_OOXML}.wordprocessingml.document", (".docx", ".docm"),
            "office.read_docx", "docling-rs", zip_entries=("[Content_Types].xml", "word/")),
-    Format(f"{_OOXML}.spreadsheetml.sheet", (".xlsx", ".xlsm"),
-           "spreadsheets.read_workbook", "python-calamine",
+    Format(f"{_OOXML}.spreadsheetml.sheet", (".xlsx", ".xlsm", ".xlsb"),
+           "spreadsheets.read_workbook",
            zip_entries=("[Content_Types].xml", "xl/")),
     Format(f"{_OOXML}.presentationml.presentation", (".pptx",), "office.read_pptx", "docling-rs",
            zip_entries=("[Content_Types].xml", "ppt/")),
-    Format("application/vnd.ms-excel", (".xls",), "spreadsheets.read_workbook", "python-calamine",
+    Format("application/vnd.ms-excel", (".xls",), "spreadsheets.read_workbook", "xlrd",
            ole_streams=("Workbook", "Book")),
     Format(HTML, (".html", ".htm", ".xhtml"), "html.read",
            aliases=("application/xhtml+xml",), is_text=True),
@@ -232,7 +232,11 @@ def _detect_in_zip(path: Path) -> str:
 
 def _detect_in_ole(path: Path) -> str:
     data = path.read_bytes()
-    # OLE directories store stream names as UTF-16.
+    # OLE directories store stream names as UTF-16. A message first: it may hold the others.
+    if "__properties_version1.0".encode("utf-16-le") in data:
+        raise _make_unsupported_error(
+            "an Outlook message (MSG)", "Save it as EML in a mail program and send that."
+        )
     if "EncryptedPackage".encode("utf-16-le") in data:
         raise make_encrypted_error("Office file")
     for stream, (program, newer_format) in _LEGACY_OFFICE.items():

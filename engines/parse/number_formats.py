@@ -153,7 +153,7 @@ def format_general(value: float) -> str:
     A spreadsheet program shortens long integers to 1.23E+15, although they often are codes whose
     every digit counts. Cells hold 15 digits exactly.
     """
-    if value.is_integer() and abs(value) < 1e16:
+    if abs(value) < 1e16 and value == int(value):
         return str(int(value))
     return f"{value:.11g}".upper()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,15 @@ from typing import Any
 
 from docling_rs import ConversionError, DocumentConverter, DocumentStream, InputFormat
 
+from engines.parse.docx import rewrite_docx
 from engines.parse.html import format_code
+from engines.parse.odt import rewrite_odt
+from engines.parse.ooxml import Package, rewrite
+from engines.parse.pptx import rewrite_pptx
 from engines.parse.refusals import make_corrupt_error, spend
+from engines.parse.xml_parts import refuse_damaged_parts
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
-from schemas.values import Box
+from schemas.values import Box, Notice
 
 CAPTION = re.compile(
     r"(?:fig(?:ure|ura|\.)|table|tabela|quadro|gr[aá]fico|chart|exhibit)\s*\d+(?:[.:)–—-]|\s*$|\s)",
@@ -24,8 +29,18 @@ CAPTION = re.compile(
 _LIST_GROUPS = frozenset({"list", "ordered_list"})
 
 
-def _read(input_format: InputFormat, suffix: str, source: Path | bytes) -> ParsedPart:
-    data = source if isinstance(source, bytes) else source.read_bytes()
+def _read(
+    input_format: InputFormat,
+    suffix: str,
+    source: Path | bytes,
+    rewriter: Callable[[Package], None] | None = None,
+) -> ParsedPart:
+    notices: list[Notice] = []
+    if rewriter is not None and isinstance(source, Path):
+        with refuse_damaged_parts("document"):
+            data, notices = rewrite(source, rewriter)
+    else:
+        data = source if isinstance(source, bytes) else source.read_bytes()
     try:
         document = (
             DocumentConverter(allowed_formats=[input_format])
@@ -40,12 +55,12 @@ def _read(input_format: InputFormat, suffix: str, source: Path | bytes) -> Parse
         (block.text for block in walker.blocks if block.kind == "heading" and block.level == 1),
         None,
     )
-    return ParsedPart(walker.blocks, title=title)
+    return ParsedPart(walker.blocks, title=title, notices=notices)
 
 
-read_docx = partial(_read, InputFormat.DOCX, ".docx")
-read_pptx = partial(_read, InputFormat.PPTX, ".pptx")
-read_odt = partial(_read, InputFormat.ODT, ".odt")
+read_docx = partial(_read, InputFormat.DOCX, ".docx", rewriter=rewrite_docx)
+read_pptx = partial(_read, InputFormat.PPTX, ".pptx", rewriter=rewrite_pptx)
+read_odt = partial(_read, InputFormat.ODT, ".odt", rewriter=rewrite_odt)
 read_jats = partial(_read, InputFormat.XML_JATS, ".nxml")
 
 

@@ -24,8 +24,10 @@ def format_subscript(text: str) -> str:
 
 def _format_script(text: str, table: dict[int, int], sign: str) -> str:
     words = " ".join(text.split())
-    if not words:
-        return text
+    return _keep_spaces_around(text, _format_words(words, table, sign)) if words else text
+
+
+def _format_words(words: str, table: dict[int, int], sign: str) -> str:
     if sign == "^" and (words in _WRITTEN_RAISED or _ORDINAL.fullmatch(words)):
         return _WRITTEN_RAISED.get(words, words)
     compact = words.replace(" ", "")
@@ -51,5 +53,8 @@ def format_struck(text: str) -> str:
     words = text.strip()
     if not words:
         return text
-    lead, trail = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
-    return f"{lead}~~{words.replace('~~', '')}~~{trail}"
+    return _keep_spaces_around(text, f"~~{words.replace('~~', '')}~~")
+
+
+def _keep_spaces_around(text: str, formatted: str) -> str:
+    return f"{text[: len(text) - len(text.lstrip())]}{formatted}{text[len(text.rstrip()) :]}"

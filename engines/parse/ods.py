@@ -1,0 +1,121 @@
+"""Reader of ODS worksheets, which hold the text of each cell as shown.
+
+Source: OpenDocument 1.3, part 3, 9 (tables).
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+
+from engines.parse.hidden_text import is_hidden_text_kept, make_hidden_notice
+from engines.parse.opendocument import CONTENT, Marks, format_body, format_paragraph, read_marks
+from engines.parse.scripts import format_struck
+from engines.parse.sheets import Sheet, format_address
+from engines.parse.xml_parts import (
+    Element,
+    find_named,
+    get_attribute,
+    iter_named,
+    read_xml,
+    strip_namespace,
+)
+from schemas.values import Notice
+
+_MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
+_GROUPS = ("table-row-group", "table-header-rows", "table-rows")
+_COLUMN_GROUPS = ("table-column-group", "table-header-columns", "table-columns")
+
+
+def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[Sheet]:
+    """Yield the worksheets in order; hidden ones only on request, and named in the notices."""
+    root = read_xml(archive, CONTENT)
+    marks = read_marks(archive)
+    hidden_styles = {
+        get_attribute(style, "name")
+        for style in iter_named(root, "style")
+        if (properties := find_named(style, "table-properties")) is not None
+        and get_attribute(properties, "display") == "false"
+    }
+    body = find_named(root, "body", "spreadsheet")
+    hidden = []
+    for table in body if body is not None else ():
+        if strip_namespace(table.tag) != "table":
+            continue
+        name = get_attribute(table, "name")
+        if get_attribute(table, "style-name") in hidden_styles:
+            hidden.append(f"sheet {name}")
+            if not is_hidden_text_kept():
+                continue
+        yield _read_sheet(table, name, marks)
+    if hidden:
+        notices.append(make_hidden_notice(hidden))
+
+
+def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:
+    sheet = Sheet(name)
+    column = 0
+    for element in _iter_elements(table, "table-column", _COLUMN_GROUPS):
+        count = min(_get_count(element, "number-columns-repeated"), _MAX_COLUMNS - column)
+        if get_attribute(element, "visibility", "visible") != "visible":
+            sheet.hidden_columns |= set(range(column, column + count))
+        column += count
+    row = 0
+    for element in _iter_elements(table, "table-row", _GROUPS):
+        count = min(_get_count(element, "number-rows-repeated"), _MAX_ROWS - row)
+        cells = list(_read_row(element, row, sheet, marks))
+        is_hidden = get_attribute(element, "visibility", "visible") != "visible"
+        # Empty rows are repeated to the end of the sheet.
+        for i in range(row, row + count if cells else row):
+            if is_hidden:
+                sheet.hidden_rows.add(i)
+            for column, text in cells:
+                sheet.add(i, column, text)
+        if is_hidden and not cells and count < _MAX_ROWS // 2:
+            sheet.hidden_rows |= set(range(row, row + count))
+        row += count
+    for shapes in table:
+        if strip_namespace(shapes.tag) == "shapes":
+            boxes = (format_body(box, marks) for box in iter_named(shapes, "text-box"))
+            sheet.remarks += [words for words in boxes if words]
+    return sheet
+
+
+def _read_row(element: Element, row: int, sheet: Sheet, marks: Marks) -> Iterator[tuple[int, str]]:
+    column = 0
+    for cell in element:
+        kind = strip_namespace(cell.tag)
+        if kind not in ("table-cell", "covered-table-cell"):
+            continue
+        count = min(_get_count(cell, "number-columns-repeated"), _MAX_COLUMNS - column)
+        own_marks = marks.get(get_attribute(cell, "style-name"), frozenset())
+        paragraphs = [child for child in cell if strip_namespace(child.tag) == "p"]
+        text = " ".join(format_paragraph(paragraph, marks) for paragraph in paragraphs)
+        if text.strip() and kind == "table-cell":
+            for i in range(column, column + count):
+                yield i, format_struck(text) if "struck" in own_marks else text
+        elif get_attribute(cell, "formula") and not get_attribute(cell, "value-type"):
+            sheet.unsaved_formulas.append((row, column))
+        height, width = (
+            _get_count(cell, "number-rows-spanned"),
+            _get_count(cell, "number-columns-spanned"),
+        )
+        if height > 1 or width > 1:
+            sheet.merged.append((row, column, row + height - 1, column + width - 1))
+        for note in cell:
+            if strip_namespace(note.tag) == "annotation" and (words := format_body(note, marks)):
+                sheet.remarks.append(f"{format_address(row, column)}: {words}")
+        column += count
+
+
+def _iter_elements(table: Element, name: str, groups: tuple[str, ...]) -> Iterator[Element]:
+    for child in table:
+        kind = strip_namespace(child.tag)
+        if kind == name:
+            yield child
+        elif kind in groups:
+            yield from _iter_elements(child, name, groups)
+
+
+def _get_count(element: Element, name: str) -> int:
+    return max(1, int(get_attribute(element, name, "1")))

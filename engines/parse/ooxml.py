@@ -1,0 +1,219 @@
+"""DOCX and PPTX rewritten to what docling reads without loss.
+
+docling puts spaces between runs, and drops strikes, raised letters, notes' marks, nested tables,
+charts and diagrams. Each paragraph becomes one run with its marks as plain text, and each chart a
+table.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+from engines.parse.drawings import read_chart, read_diagram
+from engines.parse.hidden_text import (
+    is_hidden_text_kept,
+    make_embedded_notice,
+    make_hidden_notice,
+)
+from engines.parse.scripts import format_struck, format_subscript, format_superscript
+from engines.parse.xml_parts import (
+    Element,
+    get_relation,
+    iter_named,
+    read_relations,
+    strip_namespace,
+)
+from schemas.values import Notice
+
+Atom = tuple[frozenset[str], str] | Element
+"""Text with its marks, or an element that is kept as it is."""
+_MAX_SAMPLE = 60
+_TEXT_CONTAINERS = frozenset(
+    """hyperlink ins moveTo smartTag sdt sdtContent fldSimple customXml bdo dir fld ruby
+    rubyBase""".split()  # noqa: SIM905
+)
+_KEPT = frozenset(
+    "drawing pict object AlternateContent oMath oMathPara m commentReference sym".split()  # noqa: SIM905
+)
+"""Elements that docling reads; others than these and texts, such as field codes, are dropped."""
+_SPACES = frozenset("tab br cr ptab".split())  # noqa: SIM905
+
+
+@dataclass(slots=True)
+class Package:
+    """The parts of an office file that were read or changed."""
+
+    archive: zipfile.ZipFile
+    roots: dict[str, Element] = field(default_factory=dict)
+    hidden: list[str] = field(default_factory=list)
+    embedded: list[str] = field(default_factory=list)
+
+    def load(self, part: str) -> Element:
+        if part not in self.roots:
+            data = self.archive.read(part)
+            # Readers look for the prefixes that are usual, so that they are written as they were.
+            parser = ElementTree.iterparse(io.BytesIO(data), ["start-ns"])
+            for _, (prefix, uri) in parser:
+                if prefix:
+                    _register_prefix(prefix, uri)
+            self.roots[part] = parser.root  # type: ignore[attr-defined]
+        return self.roots[part]
+
+    def has(self, part: str) -> bool:
+        return part in self.archive.NameToInfo
+
+    def relate(self, part: str) -> dict[str, tuple[str, str]]:
+        """Return the relations of a part, and note the embedded files among them."""
+        relations = read_relations(self.archive, part)
+        self.embedded += [
+            target.rpartition("/")[2]
+            for kind, target in relations.values()
+            if kind in ("oleObject", "package")
+        ]
+        return relations
+
+    def save(self) -> bytes:
+        """Return the file without its media, which are not read."""
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as copy:
+            for name in dict.fromkeys(self.archive.namelist()):
+                if name in self.roots:
+                    copy.writestr(name, ElementTree.tostring(self.roots[name], "utf-8"))
+                elif name.endswith((".xml", ".rels")):
+                    copy.writestr(name, self.archive.read(name))
+        return out.getvalue()
+
+    def list_notices(self) -> list[Notice]:
+        notices = [make_hidden_notice(self.hidden)] if self.hidden else []
+        return notices + ([make_embedded_notice(self.embedded)] if self.embedded else [])
+
+
+def rewrite(path: Path, rewriter: Callable[[Package], None]) -> tuple[bytes, list[Notice]]:
+    with zipfile.ZipFile(path) as archive:
+        package = Package(archive)
+        rewriter(package)
+        return package.save(), package.list_notices()
+
+
+def _register_prefix(prefix: str, uri: str) -> None:
+    try:
+        ElementTree.register_namespace(prefix, uri)
+    except ValueError:  # reserved, such as ns0
+        return
+
+
+def join_runs(
+    paragraph: Element, get_marks: Callable[[Element], frozenset[str]], package: Package
+) -> None:
+    """Replace the runs of a paragraph by runs of plain text, as few as there can be."""
+    namespace = paragraph.tag[: paragraph.tag.rfind("}") + 1]
+    properties = [child for child in paragraph if strip_namespace(child.tag) == "pPr"]
+    children: list[Element] = []
+    text = ""
+    for atom in _merge_atoms(_iter_atoms(paragraph, get_marks, frozenset())):
+        if isinstance(atom, tuple):
+            marks, words = atom
+            if "hidden" in marks:
+                if words.strip():
+                    package.hidden.append(f'text "{words.strip()[:_MAX_SAMPLE]}"')
+                if not is_hidden_text_kept():
+                    continue
+            text += apply_marks(words, marks)
+            continue
+        if text:
+            children.append(make_run(namespace, text))
+        text = ""
+        children.append(atom)
+    if text:
+        children.append(make_run(namespace, text))
+    paragraph[:] = properties + children
+    paragraph.text = None
+
+
+def make_run(namespace: str, text: str) -> Element:
+    run = Element(f"{namespace}r")
+    content = ElementTree.SubElement(run, f"{namespace}t")
+    content.text = text
+    if "wordprocessingml" in namespace:
+        content.set("{http://www.w3.org/XML/1998/namespace}space", "preserve")
+    return run
+
+
+def apply_marks(text: str, marks: frozenset[str]) -> str:
+    if "superscript" in marks:
+        text = format_superscript(text)
+    elif "subscript" in marks:
+        text = format_subscript(text)
+    return format_struck(text) if "struck" in marks else text
+
+
+def _iter_atoms(
+    element: Element, get_marks: Callable[[Element], frozenset[str]], marks: frozenset[str]
+) -> Iterator[Atom]:
+    for child in element:
+        name = strip_namespace(child.tag)
+        if name == "r" or name in _TEXT_CONTAINERS:
+            own = get_marks(child) if name in ("r", "fld") else marks
+            yield from _iter_atoms(child, get_marks, own)
+        elif name == "t":
+            yield marks, child.text or ""
+        elif name in _SPACES:
+            yield marks, " "
+        elif name == "noBreakHyphen":
+            yield marks, "-"
+        elif name in ("footnoteReference", "endnoteReference"):
+            if number := child.get("number"):
+                yield frozenset(), f"[^{number}]"
+        elif name in _KEPT:
+            yield _wrap(element, child)
+
+
+def _wrap(parent: Element, child: Element) -> Element:
+    """Put an element of a run into a run of its own."""
+    if strip_namespace(parent.tag) != "r":
+        return child
+    run = Element(parent.tag)
+    run.append(child)
+    return run
+
+
+def _merge_atoms(atoms: Iterator[Atom]) -> Iterator[Atom]:
+    """Join neighboring texts with the same marks, so that a mark is written once."""
+    pending: tuple[frozenset[str], str] | None = None
+    for atom in atoms:
+        if isinstance(atom, tuple) and pending is not None and pending[0] == atom[0]:
+            pending = pending[0], pending[1] + atom[1]
+            continue
+        if pending is not None:
+            yield pending
+        pending = atom if isinstance(atom, tuple) else None
+        if not isinstance(atom, tuple):
+            yield atom
+    if pending is not None:
+        yield pending
+
+
+def read_drawing(
+    package: Package, drawing: Element, relations: dict[str, tuple[str, str]]
+) -> tuple[list[list[str]], list[str]]:
+    """Return the rows of a drawing's charts and the lines of its diagrams."""
+    rows: list[list[str]] = []
+    lines: list[str] = []
+    for element in iter_named(drawing, "chart", "relIds"):
+        is_chart = strip_namespace(element.tag) == "chart"
+        relation = get_relation(element, "id" if is_chart else "dm")
+        part = relations.get(relation, ("", ""))[1]
+        if not package.has(part):
+            continue
+        root = ElementTree.fromstring(package.archive.read(part))
+        if is_chart:
+            title, rows = read_chart(root)
+            lines += [title] if title else []
+        else:
+            lines += read_diagram(root)
+    return rows, lines

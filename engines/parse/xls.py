@@ -1,0 +1,97 @@
+"""Reader of XLS worksheets by xlrd, with formats, merged cells and what is hidden."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import xlrd
+from xlrd.biffh import error_text_from_code
+
+from engines.parse.hidden_text import is_hidden_text_kept, make_hidden_notice
+from engines.parse.number_formats import format_general, format_number, format_text
+from engines.parse.refusals import make_corrupt_error, make_encrypted_error
+from engines.parse.scripts import format_struck
+from engines.parse.sheets import Sheet
+from schemas.values import Notice
+
+_VISIBLE = 0
+_LIBRARY_ERRORS = (
+    xlrd.XLRDError,
+    xlrd.compdoc.CompDocError,
+    struct.error,
+    AssertionError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""Errors of xlrd on damaged files, which it does not check throughout."""
+
+
+def read_sheets(path: Path, notices: list[Notice]) -> Iterator[Sheet]:
+    """Yield the worksheets in order; hidden ones only on request, and named in the notices."""
+    try:
+        book = xlrd.open_workbook(
+            file_contents=path.read_bytes(),
+            formatting_info=True,
+            ragged_rows=True,
+            on_demand=True,
+            logfile=io.StringIO(),
+        )
+        hidden = [
+            f"sheet {name}"
+            for name, visibility in zip(book.sheet_names(), book._sheet_visibility, strict=False)
+            if visibility != _VISIBLE
+        ]
+    except _LIBRARY_ERRORS as error:
+        if "encrypted" in str(error).lower():
+            raise make_encrypted_error("workbook") from error
+        raise make_corrupt_error(f"The workbook cannot be read: {str(error)[:200]}") from error
+    for index, name in enumerate(book.sheet_names()):
+        if f"sheet {name}" in hidden and not is_hidden_text_kept():
+            continue
+        try:
+            sheet = _convert_sheet(book, book.sheet_by_index(index))
+        except _LIBRARY_ERRORS as error:
+            raise make_corrupt_error(f"The sheet {name} cannot be read: {error}") from error
+        book.unload_sheet(index)
+        yield sheet
+    if hidden:
+        notices.append(make_hidden_notice(hidden))
+
+
+def _convert_sheet(book: xlrd.Book, source: xlrd.sheet.Sheet) -> Sheet:
+    sheet = Sheet(source.name)
+    sheet.merged = [
+        (top, left, bottom - 1, right - 1) for top, bottom, left, right in source.merged_cells
+    ]
+    sheet.hidden_rows = {row for row, info in source.rowinfo_map.items() if info.hidden}
+    sheet.hidden_columns = {column for column, info in source.colinfo_map.items() if info.hidden}
+    for row in range(source.nrows):
+        for column, cell in enumerate(source.row(row)):
+            style = book.xf_list[cell.xf_index] if cell.xf_index is not None else None
+            code = book.format_map[style.format_key].format_str if style else ""
+            text = _format_value(cell, "" if code == "General" else code, book.datemode == 1)
+            is_struck = style is not None and book.font_list[style.font_index].struck_out
+            sheet.add(row, column, format_struck(text) if is_struck else text)
+    return sheet
+
+
+def _format_value(cell: xlrd.sheet.Cell, code: str, is_1904: bool) -> str:
+    match cell.ctype:
+        case xlrd.XL_CELL_NUMBER | xlrd.XL_CELL_DATE:
+            return (
+                format_number(cell.value, code, is_1904=is_1904)
+                if code
+                else format_general(cell.value)
+            )
+        case xlrd.XL_CELL_BOOLEAN:
+            return "TRUE" if cell.value else "FALSE"
+        case xlrd.XL_CELL_ERROR:
+            return str(error_text_from_code.get(cell.value, "#ERROR!"))
+    text = str(cell.value)
+    return format_text(text, code) if "@" in code and code != "@" else text

@@ -1,0 +1,172 @@
+"""Reader of XLSB worksheets, whose parts are records of a number, a size and data.
+
+Source: MS-XLSB 2.1.4 (records), 2.5 (structures).
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+from engines.parse.hidden_text import is_hidden_text_kept, make_hidden_notice
+from engines.parse.number_formats import BUILT_IN_FORMATS
+from engines.parse.sheets import Sheet
+from engines.parse.xlsx import CellStyle, Workbook
+from engines.parse.xml_parts import read_relations
+from schemas.values import Notice
+
+WORKBOOK = "xl/workbook.bin"
+# Record numbers of MS-XLSB 2.3.2.
+_ROW, _STRING_ITEM, _FONT, _FORMAT, _STYLE = 0, 19, 43, 44, 47
+_COLUMNS, _PROPERTIES, _SHEET, _MERGED = 60, 153, 156, 176
+_STYLES_START, _STYLES_END = 617, 618
+_FORMULA_CELLS = {8: 6, 9: 5, 10: 4, 11: 3}
+"""Cells with a formula hold its value like the cells without one."""
+_ERRORS = {0: "#NULL!", 7: "#DIV/0!", 15: "#VALUE!", 23: "#REF!", 29: "#NAME?", 36: "#NUM!",
+           42: "#N/A"}  # fmt: skip
+_MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
+
+
+def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[Sheet]:
+    """Yield the worksheets in order; hidden ones only on request, and named in the notices.
+
+    Raises ValueError for records that end early.
+    """
+    relations = read_relations(archive, WORKBOOK)
+    parts = dict(relations.values())
+    workbook = Workbook(archive)
+    if parts.get("styles") in archive.namelist():
+        workbook.styles = _read_styles(archive.read(parts["styles"]))
+    if parts.get("sharedStrings") in archive.namelist():
+        workbook.strings = [
+            _read_text(data, 1)[0]
+            for number, data in _iter_records(archive.read(parts["sharedStrings"]))
+            if number == _STRING_ITEM
+        ]
+    hidden = []
+    for number, data in _iter_records(archive.read(WORKBOOK)):
+        if number == _PROPERTIES:
+            workbook.is_1904 = bool(_unpack("<I", data, 0)[0] & 1)
+        if number != _SHEET:
+            continue
+        relation, offset = _read_text(data, 8)
+        name = _read_text(data, offset)[0]
+        kind, part = relations.get(relation, ("", ""))
+        if kind != "worksheet":
+            continue
+        if _unpack("<I", data, 0)[0]:
+            hidden.append(f"sheet {name}")
+            if not is_hidden_text_kept():
+                continue
+        yield _read_sheet(workbook, name, archive.read(part))
+    if hidden:
+        notices.append(make_hidden_notice(hidden))
+
+
+def _read_sheet(workbook: Workbook, name: str, part: bytes) -> Sheet:
+    sheet, row = Sheet(name), 0
+    for number, data in _iter_records(part):
+        if number == _ROW:
+            row = _unpack("<I", data, 0)[0]
+            if row >= _MAX_ROWS:
+                raise ValueError(f"row {row} lies outside of the sheet")
+            if _unpack("<B", data, 11)[0] & 0x10:
+                sheet.hidden_rows.add(row)
+        elif number == _COLUMNS:
+            first, last = _unpack("<II", data, 0)
+            if _unpack("<H", data, 16)[0] & 1:
+                sheet.hidden_columns |= set(range(first, min(last + 1, _MAX_COLUMNS)))
+        elif number == _MERGED:
+            top, bottom, left, right = _unpack("<IIII", data, 0)
+            sheet.merged.append((top, left, bottom, right))
+        elif 2 <= number <= 11:
+            column, flags = _unpack("<II", data, 0)
+            if column >= _MAX_COLUMNS:
+                raise ValueError(f"column {column} lies outside of the sheet")
+            kind, value = _read_value(_FORMULA_CELLS.get(number, number), data)
+            index = flags & 0xFFFFFF
+            style = workbook.styles[index] if index < len(workbook.styles) else CellStyle()
+            sheet.add(row, column, workbook.format_cell(kind, value, style))
+    return sheet
+
+
+def _read_value(number: int, data: bytes) -> tuple[str, str]:
+    """Return type and value of a cell as XLSX writes them."""
+    match number:
+        case 2:  # a number in 30 bits, of an integer or of the upper half of a float
+            rk = _unpack("<I", data, 8)[0]
+            value = (
+                float(_unpack("<i", data, 8)[0] >> 2)
+                if rk & 2
+                else struct.unpack("<d", struct.pack("<II", 0, rk & 0xFFFFFFFC))[0]
+            )
+            return "n", repr(value / 100 if rk & 1 else value)
+        case 3:
+            return "e", _ERRORS.get(_unpack("<B", data, 8)[0], "#ERROR!")
+        case 4:
+            return "b", str(_unpack("<B", data, 8)[0])
+        case 5:
+            return "n", repr(_unpack("<d", data, 8)[0])
+        case 6:
+            return "str", _read_text(data, 8)[0]
+    return "s", str(_unpack("<I", data, 8)[0])
+
+
+def _read_styles(part: bytes) -> list[CellStyle]:
+    codes, is_cell_style = dict(BUILT_IN_FORMATS), False
+    fonts: list[bool] = []
+    styles: list[CellStyle] = []
+    for number, data in _iter_records(part):
+        if number == _FORMAT:
+            codes[_unpack("<H", data, 0)[0]] = _read_text(data, 2)[0]
+        elif number == _FONT:
+            fonts.append(bool(_unpack("<H", data, 2)[0] & 8))
+        elif number in (_STYLES_START, _STYLES_END):
+            is_cell_style = number == _STYLES_START
+        elif number == _STYLE and is_cell_style:
+            number_format, font = _unpack("<HH", data, 2)
+            code = codes.get(number_format, "")
+            is_struck = font < len(fonts) and fonts[font]
+            styles.append(CellStyle("" if code == "General" else code, is_struck))
+    return styles
+
+
+def _iter_records(part: bytes) -> Iterator[tuple[int, bytes]]:
+    offset = 0
+    while offset < len(part):
+        number, offset = _read_number(part, offset, 2)
+        size, offset = _read_number(part, offset, 4)
+        if offset + size > len(part):
+            raise ValueError("a record ends after its part")
+        yield number, part[offset : offset + size]
+        offset += size
+
+
+def _read_number(part: bytes, offset: int, max_bytes: int) -> tuple[int, int]:
+    """Read a number of 7 bits per byte and return it with the offset of its end."""
+    number = 0
+    for i in range(max_bytes):
+        byte = part[offset + i]
+        number |= (byte & 0x7F) << (7 * i)
+        if not byte & 0x80:
+            return number, offset + i + 1
+    return number, offset + max_bytes
+
+
+def _read_text(data: bytes, offset: int) -> tuple[str, int]:
+    count = _unpack("<I", data, offset)[0]
+    if count == 0xFFFFFFFF:  # no text
+        return "", offset + 4
+    end = offset + 4 + 2 * count
+    if end > len(data):
+        raise ValueError("a text ends after its record")
+    return data[offset + 4 : end].decode("utf-16-le", "replace"), end
+
+
+def _unpack(layout: str, data: bytes, offset: int) -> tuple[Any, ...]:
+    try:
+        return struct.unpack_from(layout, data, offset)
+    except struct.error as error:
+        raise ValueError(f"a record is too short: {error}") from error

@@ -1,0 +1,355 @@
+"""Workbooks of every format are read as a person sees them."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import openpyxl
+import pytest
+from openpyxl.cell.rich_text import CellRichText, TextBlock
+from openpyxl.cell.text import InlineFont
+from openpyxl.comments import Comment
+from openpyxl.styles import Font, PatternFill
+
+from engines.parse.hidden_text import keep_hidden_text
+from engines.parse.spreadsheets import read_workbook
+from engines.parsed_blocks import ParsedPart
+from schemas.errors import UnreadableDocument
+
+Book = openpyxl.Workbook
+
+
+def make_book(*rows: Iterable[object], title: str = "Rates") -> Book:
+    book = Book()
+    book.active.title = title
+    for row in rows:
+        book.active.append(list(row))
+    return book
+
+
+def read_book(folder: Path, book: Book) -> ParsedPart:
+    book.save(folder / "book.xlsx")
+    return read_workbook(folder / "book.xlsx")
+
+
+def list_table_lines(part: ParsedPart) -> list[str]:
+    text = "\n".join(block.text for block in part.blocks if block.kind == "table")
+    return [line for line in text.splitlines() if not set(line) <= set("| -")]
+
+
+def list_warnings(part: ParsedPart) -> str:
+    return "\n".join(f"{notice.code}: {notice.detail}" for notice in part.notices)
+
+
+GROUPED = [
+    ["Region", "2024", None, "2025", None],
+    [None, "Q1", "Q2", "Q1", "Q2"],
+    ["Norte", 11, 12, 13, 14],
+    ["Sul", 21, 22, 23, 24],
+]
+GROUPED_LINES = [
+    "| Region | 2024 Q1 | 2024 Q2 | 2025 Q1 | 2025 Q2 |",
+    "| Norte | 11 | 12 | 13 | 14 |",
+    "| Sul | 21 | 22 | 23 | 24 |",
+]
+
+
+@pytest.mark.parametrize("merged", [("A1:A2", "B1:C1", "D1:E1"), ("B1:C1", "D1:E1"), ()])
+def test_header_rows_are_joined_by_column(tmp_path: Path, merged: tuple[str, ...]) -> None:
+    book = make_book(*GROUPED)
+    for reference in merged:
+        book.active.merge_cells(reference)
+    assert list_table_lines(read_book(tmp_path, book)) == GROUPED_LINES
+
+
+def test_three_header_rows_are_joined(tmp_path: Path) -> None:
+    book = make_book(
+        ["Site", "Output", None, None, None],
+        [None, "Day", None, "Night", None],
+        [None, "Min", "Max", "Min", "Max"],
+        ["Elvas", 1, 2, 3, 4],
+        ["Moura", 5, 6, 7, 8],
+    )
+    for reference in ("A1:A3", "B1:E1", "B2:C2", "D2:E2"):
+        book.active.merge_cells(reference)
+    assert list_table_lines(read_book(tmp_path, book))[:2] == [
+        "| Site | Output Day Min | Output Day Max | Output Night Min | Output Night Max |",
+        "| Elvas | 1 | 2 | 3 | 4 |",
+    ]
+
+
+def test_merged_cells_of_body_are_filled(tmp_path: Path) -> None:
+    book = make_book(["Pier", "Berth", "Depth"], ["A", 1, 4.5], [None, 2, 5], ["B", 3, 6])
+    book.active.merge_cells("A2:A3")
+    assert list_table_lines(read_book(tmp_path, book))[2] == "| A | 2 | 5 |"
+
+
+def test_merged_title_stays_one_line(tmp_path: Path) -> None:
+    book = make_book(["Rates of 2025", None, None], ["Pier", "Berth", "Depth"], ["A", 1, 4.5])
+    book.active.merge_cells("A1:C1")
+    part = read_book(tmp_path, book)
+    assert [block.text for block in part.blocks if block.kind == "paragraph"] == ["Rates of 2025"]
+    assert list_table_lines(part)[0] == "| Pier | Berth | Depth |"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["Invoice number", "INV-2291"], ["Customer", "Ana Lopes"], ["Total", "1,476.00"]],
+        [["Name:", "Gaivota"], ["Port:", "Faro"], ["Owner:", "Rui"]],
+    ],
+)
+def test_label_value_list_has_no_header(tmp_path: Path, rows: list[list[str]]) -> None:
+    lines = list_table_lines(read_book(tmp_path, make_book(*rows)))
+    assert lines == [f"| {label} | {value} |" for label, value in rows]
+
+
+def make_book_with_hidden_parts() -> Book:
+    book = make_book(["Product", "Price", "Margin"], ["Lamp", 30, 61], ["Desk", 250, 44])
+    book.active.row_dimensions[3].hidden = True
+    book.active.column_dimensions["C"].hidden = True
+    for title, state in (("Old", "hidden"), ("Secret", "veryHidden")):
+        sheet = book.create_sheet(title)
+        sheet.append(["Password", "zebra-9"])
+        sheet.sheet_state = state
+    return book
+
+
+def test_hidden_parts_are_left_out_and_named(tmp_path: Path) -> None:
+    part = read_book(tmp_path, make_book_with_hidden_parts())
+    assert list_table_lines(part) == ["| Product | Price |", "| Lamp | 30 |"]
+    for name in ("row 3", "column C", "sheet Old", "sheet Secret"):
+        assert name in list_warnings(part)
+    assert "zebra" not in "".join(block.text for block in part.blocks)
+
+
+def test_hidden_parts_are_kept_on_request(tmp_path: Path) -> None:
+    with keep_hidden_text(True):
+        part = read_book(tmp_path, make_book_with_hidden_parts())
+    text = "".join(block.text for block in part.blocks)
+    assert "zebra-9" in text and "44" in text and "read although hidden" in list_warnings(part)
+
+
+def test_hidden_row_does_not_split_a_table(tmp_path: Path) -> None:
+    book = make_book(["Product", "Price"], ["Lamp", 30], ["Desk", 250], ["Sofa", 900])
+    book.active.row_dimensions[3].hidden = True
+    part = read_book(tmp_path, book)
+    (table,) = (block for block in part.blocks if block.kind == "table")
+    assert table.cells == "A1:B4" and "Desk" not in table.text
+
+
+def test_white_text_is_hidden_only_on_white_ground(tmp_path: Path) -> None:
+    book = make_book(["Item", "Price"], ["Lamp", 30], ["ignore this", 1])
+    book.active["A1"].font = book.active["A3"].font = Font(color="FFFFFFFF")
+    book.active["A1"].fill = PatternFill("solid", fgColor="FF1F4E78")
+    part = read_book(tmp_path, book)
+    text = "\n".join(list_table_lines(part))
+    assert "Item" in text and "ignore" not in text and "A3 (white text)" in list_warnings(part)
+
+
+def test_struck_and_raised_cells_are_marked(tmp_path: Path) -> None:
+    book = make_book(["Item", "Price", "Note"], ["Lamp", 24, "a"], ["Lamp", 19, "b"])
+    book.active["B2"].font = Font(strike=True)
+    book.active["B2"].number_format = "0.00"
+    book.active["C2"] = CellRichText(
+        TextBlock(InlineFont(strike=True), "90"),
+        " 72, 10",
+        TextBlock(InlineFont(vertAlign="superscript"), "6"),
+    )
+    lines = list_table_lines(read_book(tmp_path, book))
+    assert lines[1:] == ["| Lamp | ~~24.00~~ | ~~90~~ 72, 10⁶ |", "| Lamp | 19 | b |"]
+
+
+def test_formula_without_cached_value_is_named(tmp_path: Path) -> None:
+    book = make_book(["Item", "Cost"], ["Sand", 120], ["Gravel", 80], ["Total", "=SUM(B2:B3)"])
+    part = read_book(tmp_path, book)
+    assert "FORMULA_WITHOUT_VALUE: sheet Rates" in list_warnings(part)
+    assert "cached value in B4" in list_warnings(part)
+
+
+def test_comments_are_read_with_their_cell(tmp_path: Path) -> None:
+    book = make_book(["Item", "Cost"], ["Sand", 120])
+    book.active["B2"].comment = Comment("without transport", "Ana")
+    texts = [block.text for block in read_book(tmp_path, book).blocks]
+    assert "B2: without transport" in texts
+
+
+@pytest.mark.parametrize("far", ["XFD1048576", "A1048576", "XFD1", "M5000"])
+def test_far_cell_takes_no_memory(tmp_path: Path, far: str) -> None:
+    book = make_book(["Name", "Depth"], ["Well 3", 87])
+    book.active[far] = "far"
+    book.active.merge_cells("E9:XFD1048575")
+    part = read_book(tmp_path, book)
+    assert list_table_lines(part)[:2] == ["| Name | Depth |", "| Well 3 | 87 |"] or far == "XFD1"
+    assert any("far" in block.text for block in part.blocks)
+    assert sum(len(block.text) for block in part.blocks) < 500
+
+
+# OpenDocument
+
+TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
+
+
+def write_ods(folder: Path, rows: str, styles: str = "", name: str = "Rates") -> Path:
+    content = f"""<?xml version="1.0"?><office:document-content
+    xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" xmlns:table="{TABLE}"
+    xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"
+    xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0"
+    xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0"><office:automatic-styles>
+    <style:style style:name="hid"><style:table-properties table:display="false"/></style:style>
+    <style:style style:name="del"><style:text-properties
+     style:text-line-through-style="solid"/></style:style>
+    <style:style style:name="sup"><style:text-properties
+     style:text-position="super 58%"/></style:style>{styles}</office:automatic-styles>
+    <office:body><office:spreadsheet><table:table table:name="{name}">{rows}</table:table>
+    <table:table table:name="Old" table:style-name="hid"><table:table-row><table:table-cell>
+    <text:p>zebra</text:p></table:table-cell></table:table-row></table:table>
+    </office:spreadsheet></office:body></office:document-content>"""
+    path = folder / "book.ods"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr("content.xml", content)
+    return path
+
+
+def make_ods_row(*texts: str, attributes: str = "") -> str:
+    cells = "".join(
+        f"<table:table-cell><text:p>{text}</text:p></table:table-cell>" for text in texts
+    )
+    return f"<table:table-row {attributes}>{cells}</table:table-row>"
+
+
+def test_ods_cells_are_read_as_shown(tmp_path: Path) -> None:
+    rows = (
+        "<table:table-column/><table:table-column/>"
+        '<table:table-column table:visibility="collapse"/>'
+        + make_ods_row("Item", "Price", "Margin")
+        + make_ods_row("Lamp", '<text:span text:style-name="del">24.00</text:span> 19', "9")
+        + make_ods_row("Area", 'm<text:span text:style-name="sup">2</text:span>', "9")
+        + make_ods_row("Desk", "7", "9", attributes='table:visibility="collapse"')
+        + make_ods_row("", attributes='table:number-rows-repeated="1048000"')
+    )
+    part = read_workbook(write_ods(tmp_path, rows))
+    assert list_table_lines(part) == [
+        "| Item | Price |",
+        "| Lamp | ~~24.00~~ 19 |",
+        "| Area | m² |",
+    ]
+    for name in ("row 4", "column C", "sheet Old"):
+        assert name in list_warnings(part)
+
+
+def test_ods_merged_header_is_joined(tmp_path: Path) -> None:
+    span = (
+        '<table:table-row><table:table-cell table:number-rows-spanned="2"><text:p>Region</text:p>'
+        '</table:table-cell><table:table-cell table:number-columns-spanned="2"><text:p>2025'
+        "</text:p></table:table-cell><table:covered-table-cell/></table:table-row>"
+        "<table:table-row><table:covered-table-cell/><table:table-cell><text:p>Q1</text:p>"
+        "</table:table-cell><table:table-cell><text:p>Q2</text:p></table:table-cell>"
+        "</table:table-row>"
+    )
+    rows = span + make_ods_row("Norte", "13", "14") + make_ods_row("Sul", "23", "24")
+    lines = list_table_lines(read_workbook(write_ods(tmp_path, rows)))
+    assert lines[0] == "| Region | 2025 Q1 | 2025 Q2 |"
+
+
+# Binary formats
+
+
+def make_xls_record(number: int, data: bytes = b"") -> bytes:
+    return struct.pack("<HH", number, len(data)) + data
+
+
+def test_encrypted_xls_is_named_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "book.xls"
+    start = make_xls_record(0x809, struct.pack("<HHHHII", 0x600, 5, 0, 1996, 0, 0))
+    path.write_bytes(start + make_xls_record(0x2F, b"\1\0" * 20) + make_xls_record(0x0A))
+    with pytest.raises(UnreadableDocument) as caught:
+        read_workbook(path)
+    assert caught.value.code == "ENCRYPTED_DOCUMENT"
+
+
+def make_xlsb_record(number: int, data: bytes = b"") -> bytes:
+    head = bytes([number]) if number < 128 else bytes([number & 0x7F | 0x80, number >> 7])
+    size = len(data)
+    return head + (bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])) + data
+
+
+def encode_text(text: str) -> bytes:
+    return struct.pack("<I", len(text)) + text.encode("utf-16-le")
+
+
+def make_xlsb() -> dict[str, bytes]:
+    styles = (
+        make_xlsb_record(44, struct.pack("<H", 164) + encode_text('0.0,,"M"'))
+        + make_xlsb_record(43, struct.pack("<HH", 220, 0) + bytes(20))
+        + make_xlsb_record(43, struct.pack("<HH", 220, 8) + bytes(20))
+        + make_xlsb_record(617)
+        + make_xlsb_record(47, struct.pack("<HHH", 0, 0, 0) + bytes(10))
+        + make_xlsb_record(47, struct.pack("<HHH", 0, 164, 0) + bytes(10))
+        + make_xlsb_record(47, struct.pack("<HHH", 0, 1, 1) + bytes(10))
+        + make_xlsb_record(618)
+    )
+
+    def row(number: int, flags: int = 0) -> bytes:
+        return make_xlsb_record(0, struct.pack("<IIHBB", number, 0, 300, 0, flags) + bytes(5))
+
+    def cell(kind: int, column: int, style: int, data: bytes) -> bytes:
+        return make_xlsb_record(kind, struct.pack("<II", column, style) + data)
+
+    sheet = (
+        row(0) + cell(7, 0, 0, struct.pack("<I", 0)) + cell(6, 1, 0, encode_text("Value"))
+        + row(1) + cell(6, 0, 0, encode_text("sales")) + cell(5, 1, 1, struct.pack("<d", 12.5e6))
+        + row(2) + cell(6, 0, 0, encode_text("price")) + cell(2, 1, 2, struct.pack("<i", 24 << 2 | 2))
+        + row(3, 0x10) + cell(6, 0, 0, encode_text("secret")) + cell(4, 1, 0, b"\1")
+        + row(1_048_575) + cell(6, 16_383, 0, encode_text("far"))
+    )  # fmt: skip
+    book = make_xlsb_record(
+        156, struct.pack("<II", 0, 1) + encode_text("r1") + encode_text("Rates")
+    )
+    book += make_xlsb_record(156, struct.pack("<II", 1, 2) + encode_text("r1") + encode_text("Old"))
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
+    relations = "".join(
+        f'<Relationship Id="{name}" Type="{kind}{role}" Target="{part}"/>'
+        for name, role, part in (
+            ("r1", "worksheet", "worksheets/sheet1.bin"),
+            ("r2", "styles", "styles.bin"),
+            ("r3", "sharedStrings", "sharedStrings.bin"),
+        )
+    )
+    return {
+        "xl/workbook.bin": book,
+        "xl/_rels/workbook.bin.rels": f"<Relationships>{relations}</Relationships>".encode(),
+        "xl/worksheets/sheet1.bin": sheet,
+        "xl/styles.bin": styles,
+        "xl/sharedStrings.bin": make_xlsb_record(19, b"\0" + encode_text("Kind")),
+    }
+
+
+def write_xlsb(folder: Path, parts: dict[str, bytes]) -> Path:
+    path = folder / "book.xlsb"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_xlsb_is_read_like_xlsx(tmp_path: Path) -> None:
+    part = read_workbook(write_xlsb(tmp_path, make_xlsb()))
+    assert list_table_lines(part) == ["| Kind | Value |", "| sales | 12.5M |", "| price | ~~24~~ |"]
+    assert "row 4" in list_warnings(part) and "sheet Old" in list_warnings(part)
+
+
+@pytest.mark.parametrize("part", sorted(make_xlsb()))
+def test_damaged_xlsb_is_refused_or_read(tmp_path: Path, part: str) -> None:
+    parts = make_xlsb()
+    for end in range(0, len(parts[part]), 3):
+        for tail in (b"", b"\xff" * 9):
+            damaged = {**parts, part: parts[part][:end] + tail}
+            try:
+                read_workbook(write_xlsb(tmp_path, damaged))
+            except UnreadableDocument as error:
+                assert error.code == "CORRUPT_DOCUMENT"
