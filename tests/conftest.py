@@ -26,6 +26,35 @@ pytest_plugins = [
 ]
 
 BASE_PREFIX = "anabranch-tests-"
+TESTS = Path(__file__).parent
+LONGEST_FILES = (
+    "journey/test_concurrent_erasure.py",
+    "integration/test_benchmarks.py",
+    "journey/test_erasure_recovery.py",
+    "journey/test_generations.py",
+    "journey/test_replays.py",
+    "integration/test_postgres_source.py",
+    "integration/test_kafka_worker.py",
+    "journey/test_restored_database.py",
+    "property/test_exactly_once_postgres.py",
+    "journey/test_command_line.py",
+    "journey/test_exam.py",
+    "journey/test_erasure.py",
+    "integration/test_worker_kills.py",
+    "integration/test_stage_version_upgrade.py",
+    "integration/test_debezium.py",
+    "integration/test_kafka_pipeline.py",
+    "integration/test_lexical_search.py",
+    "integration/test_successive_generations.py",
+    "journey/remote/test_answers.py",
+    "journey/test_bad_input.py",
+    "property/test_document_changes.py",
+    "journey/test_credentials.py",
+    "journey/test_redrives.py",
+    "integration/test_reindex.py",
+    "integration/test_incremental_indexing.py",
+)
+"""By their time in a run with two processes. A long file that begins last ends alone."""
 
 # A busy machine takes longer for an example than hypothesis expects, which says nothing about ours.
 settings.register_profile(
@@ -67,15 +96,19 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests on Kafka first and those without services last, so that processes which share the
-    files end together.
+    """Run the longest files first and those without services last, so that processes which share
+    the files end together.
     """
     on_kafka = {item.path for item in items if item.get_closest_marker("kafka")}
-    items.sort(
-        key=lambda item: (
-            0 if item.path in on_kafka else 2 if item.path.parts[-2] in ("unit", "golden") else 1
-        )
-    )
+
+    def rank(item: pytest.Item) -> int:
+        if (name := item.path.relative_to(TESTS).as_posix()) in LONGEST_FILES:
+            return LONGEST_FILES.index(name)
+        if item.path in on_kafka:
+            return len(LONGEST_FILES)
+        return len(LONGEST_FILES) + (2 if item.path.parts[-2] in ("unit", "golden") else 1)
+
+    items.sort(key=rank)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -23,6 +23,7 @@ from sql.erasure import PgErasureReceipts
 from sql.generation_builds import PgGenerationBuilds
 from sql.generation_switch import switch_generation
 from sql.integrity import check_integrity
+from streams import stage_chain
 from tests.support.api_world import FINAL_STATES, ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables
 from tests.support.erasure import (
@@ -133,8 +134,10 @@ class BlockingParser(LineParser):
 
 @on_both_logs
 async def test_erasure_withdraws_document_while_parser_is_busy(
-    settings: Settings, database: str
+    settings: Settings, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Both documents block a chain for as long, before they take the ordinary path.
+    monkeypatch.setattr(stage_chain, "DEADLINE_S", 2.0)
     parser = BlockingParser()
     async with run_system(
         settings, database, Overrides(parser=parser, embedder=NullEmbedder(64, 16))
