@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -63,6 +64,8 @@ class IngestService:
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
     disk: DiskReserve
+    private_id_key: bytes
+    """Secret from which ids of documents without an external id are derived."""
     timeout_s: float = REQUEST_TIMEOUT_S
 
     def plan_event(self, caller: Principal, idempotency_key: str | None) -> PlannedEvent:
@@ -116,11 +119,21 @@ class IngestService:
         if caller.readers is not None and request.external_id is None:
             # Without an id of its own, equal bytes or URLs are one document, and the caller could
             # learn that another user has it.
-            name = sha256_hex((request.source_uri or request.url or sha256 or "").encode())
-            private_id = f"{sha256_hex(caller.id.encode())[:16]}/{name}"
+            name = request.source_uri or request.url or sha256 or ""
+            private_id = await self._make_private_id(caller, name)
             request = request.model_copy(update={"external_id": private_id})
         async with _limit_time(self.timeout_s, RETRY_INGEST):
             return await self._accept_document(caller, request, content, sha256, event)
+
+    async def _make_private_id(self, caller: Principal, name: str) -> str:
+        """Return an id that no other caller can compute: with it, it could ask for the document."""
+        hashed_name = sha256_hex(name.encode())
+        # Ids of earlier versions, which hashed the public id of the caller, keep their documents.
+        earlier_id = f"{sha256_hex(caller.id.encode())[:16]}/{hashed_name}"
+        if await self.jobs.has_sent(caller, make_document_id(caller.tenant, "", earlier_id)):
+            return earlier_id
+        digest = hmac.digest(self.private_id_key, f"{caller.id}\n{name}".encode(), "sha256")
+        return f"private/{digest.hex()}"
 
     async def _accept_document(
         self,

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from schemas.api_keys import ApiKey
+from schemas.principals import ReaderScope
 from schemas.rows import AuditRow
 from sql.encoding import replace_nul
 from sql.errors import translate_database_errors
@@ -55,11 +56,16 @@ class PgApiKeys:
         row = await fetch_row(self._pool, "get_api_key", key_id)
         return ApiKey(**row) if row else None
 
-    async def list_keys(self, tenant: str, *, after: str | None, limit: int) -> list[ApiKey]:
-        """Return keys, newest first. `after` is the id of the last key on the previous page."""
+    async def list_keys(
+        self, tenant: str, *, readers: ReaderScope, after: str | None, limit: int
+    ) -> list[ApiKey]:
+        """Return keys, newest first. `after` is the id of the last key on the previous page.
+
+        Only those that permit no more than `readers`.
+        """
         return [
             ApiKey(**row)
-            for row in await fetch_rows(self._pool, "list_api_keys", tenant, after, limit)
+            for row in await fetch_rows(self._pool, "list_api_keys", tenant, after, limit, readers)
         ]
 
     async def has_any(self) -> bool:

@@ -327,6 +327,10 @@ class PgErasure:
         rows = await fetch_rows(self._pool, "erasure_counts", receipt)
         return {row["place"]: row["removed"] for row in rows}
 
+    async def count_unmentioned_aliases(self, tenant: str) -> int:
+        """Count the aliases from people, removed ones too, whose entity no document mentions."""
+        return int(await fetch_value(self._pool, "count_unmentioned_aliases", tenant))
+
     async def _add_counts(
         self, connection: Connection, receipt: UUID, removed: Mapping[str, int]
     ) -> None:

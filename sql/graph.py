@@ -75,7 +75,7 @@ async def find_similar_names(
     is_similar: Callable[[str, str], bool],
 ) -> list[EntityAlias]:
     keys = await connection.fetch(
-        load_query("similar_keys"), generation, tenant, list(names), MAX_SIMILAR_KEYS
+        load_query("similar_keys"), generation, tenant, list(names), MAX_SIMILAR_KEYS, readers
     )
     pairs = [(row["name"], row["key"]) for row in keys if is_similar(row["name"], row["key"])]
     if not pairs:

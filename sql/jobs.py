@@ -38,6 +38,11 @@ class PgJobs:
         assert row is not None, "the query always returns one row"
         return str(row["request_sha256"]) if row["request_sha256"] is not None else None
 
+    async def has_sent(self, caller: Principal, document_id: UUID) -> bool:
+        return bool(
+            await fetch_value(self._pool, "has_sent", caller.tenant, document_id, caller.id)
+        )
+
     async def fetch_access(self, caller: Principal, document_id: UUID) -> DocumentAccess:
         if caller.readers is None:
             return "granted"

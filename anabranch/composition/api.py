@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -180,6 +181,7 @@ async def prepare_api(
             settings.log_kind,
             get_program_version(),
         )
+        link_key = load_link_key(settings.data_dir)
         yield Services(
             authenticate=build_authenticator(settings, api_keys),
             max_failures_per_minute=settings.auth.max_failures,
@@ -195,6 +197,7 @@ async def prepare_api(
                 overrides.clock,
                 overrides.fresh_id,
                 build_disk_reserve(settings),
+                hmac.digest(link_key, b"private ids", "sha256"),
             ),
             documents=documents,
             entities=entities,
@@ -261,7 +264,7 @@ async def prepare_api(
             get_health=readiness.summarize_health,
             render_metrics=metrics.format_exposition,
             get_config_schema=build_config_schema,
-            link_signer=LinkSigner(load_link_key(settings.data_dir)),
+            link_signer=LinkSigner(link_key),
             sessions=BrowserSessions(settings.api.token.get_secret_value())
             if settings.api.token
             else None,

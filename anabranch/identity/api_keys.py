@@ -167,7 +167,9 @@ class ApiKeyService:
         self, caller: Principal, *, after: str | None, limit: int
     ) -> tuple[list[ApiKey], str | None]:
         # One more than requested tells whether there is another page.
-        keys = await self.keys.list_keys(caller.tenant, after=after, limit=limit + 1)
+        keys = await self.keys.list_keys(
+            caller.tenant, readers=caller.readers, after=after, limit=limit + 1
+        )
         return keys[:limit], keys[limit - 1].id if len(keys) > limit else None
 
     async def rotate(

@@ -77,7 +77,10 @@ async def create_key(
 async def list_keys(
     services: ServicesDep, caller: Caller, after: PageCursor = None, limit: PageLimit = 50
 ) -> Page[ApiKey]:
-    """List the tenant's keys, the newest first, without their secrets."""
+    """List the tenant's keys, the newest first, without their secrets.
+
+    A caller that is limited to readers sees the keys that permit no more than its own.
+    """
     keys, next_cursor = await services.api_keys.list_keys(caller, after=after, limit=limit)
     return Page[ApiKey](items=keys, next=next_cursor)
 

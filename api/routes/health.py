@@ -7,7 +7,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from api.dependencies import Caller, ServicesDep
+from api.dependencies import Caller, ServicesDep, WholeTenant
 from api.problems import RETRY_AFTER_S
 from api.responses import ResponseModel
 
@@ -85,7 +85,7 @@ async def get_health(services: ServicesDep, caller: Caller) -> Health:
 
 
 @router.get("/metrics", operation_id="metrics", response_class=Response, responses=METRICS_RESPONSE)
-async def get_metrics(services: ServicesDep) -> Response:
-    """Get metrics in Prometheus text format."""
+async def get_metrics(services: ServicesDep, _: WholeTenant) -> Response:
+    """Get metrics in Prometheus text format, without names of tenants or documents."""
     body, media_type = services.render_metrics()
     return Response(body, media_type=media_type)

@@ -26,6 +26,9 @@ class IngestionJobs(Protocol):
         claimed.
         """
 
+    async def has_sent(self, caller: Principal, document_id: UUID) -> bool:
+        """Return whether the caller has a job of this document."""
+
     async def fetch_access(self, caller: Principal, document_id: UUID) -> DocumentAccess:
         """Return whether the caller may change the document.
 

@@ -185,6 +185,7 @@ async def build_receipt(
         remains=[
             *map(str, retentions),
             *_describe_readable_events(since, readable_now, n_clear_aliases),
+            *_describe_aliases(await tables.count_unmentioned_aliases(request.tenant)),
             *_describe_database_remains(
                 unscrubbed, write_ahead, is_scrubbed=storage.key_file is not None
             ),
@@ -214,6 +215,14 @@ def _describe_readable_events(
         yield (
             f"{ENCRYPTED_TOPICS}: events written while this tenant kept them readable, since "
             f"{since.isoformat()} or earlier"
+        )
+
+
+def _describe_aliases(n_aliases: int) -> Iterator[str]:
+    if n_aliases:
+        yield (
+            f"entity aliases: {n_aliases} that people gave to entities which no document mentions; "
+            "erasing the tenant deletes them"
         )
 
 

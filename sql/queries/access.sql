@@ -14,9 +14,9 @@ from credentials.api_keys where id = $1
 select {api_key_columns} from credentials.api_keys where id = $1
 
 -- name: list_api_keys
--- API keys of a tenant, newest first, after the key with id $2.
+-- API keys of a tenant, newest first, after the key with id $2; with readers $4, those that these readers cover.
 select {api_key_columns} from credentials.api_keys k
-where tenant = $1 and ($2::text is null or (created_at, id) < (select created_at, id from credentials.api_keys where tenant = $1 and id = $2))
+where tenant = $1 and ($4::text[] is null or readers <@ $4) and ($2::text is null or (created_at, id) < (select created_at, id from credentials.api_keys where tenant = $1 and id = $2))
 order by created_at desc, id desc limit $3
 
 -- name: has_api_keys

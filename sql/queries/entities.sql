@@ -154,12 +154,17 @@ order by a.key, e.name, e.type, a.kind
 
 -- name: similar_keys
 -- Normalized names of entities that begin as one of the names $3 does and are about as long, at most $4 per name.
+-- Whether a name is known depends on documents readable for $5 alone, or the absence of a correction would confirm a
+-- name in others; `similar_entities` drops entities that are not readable.
 -- The index is searched for the next name, not read through: a name may have thousands of mentions.
 select n.name, k.key
 from (
   select named.name from unnest($3::text[]) named (name)
   -- The name of an entity is no misspelling of another.
-  where not exists (select from entity_mentions m where m.generation = $1 and m.tenant = $2 and m.key = named.name)
+  where not exists (
+    select from entity_mentions m join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
+    where m.generation = $1 and m.tenant = $2 and m.key = named.name and ($5::text[] is null or may_read(m.document_id, m.ord, $5))
+  )
 ) n
 cross join lateral (
   with recursive keys (key, place) as (

@@ -378,3 +378,8 @@ select to_regproc('pg_catalog.pg_clear_attribute_stats') is not null
 -- name: current_xid
 -- Id of the current transaction.
 select pg_current_xact_id()::xid::text
+
+-- name: count_unmentioned_aliases
+-- Aliases that people gave, removed ones too, to entities that no document of the tenant mentions.
+select count(*)::int from entity_aliases a
+where a.tenant = $1 and not exists (select from entity_mentions m where m.tenant = $1 and m.entity_id = a.entity_id)

@@ -14,6 +14,10 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, false)
 on conflict (id) do update set request_sha256 = jobs.request_sha256
 returning request_sha256
 
+-- name: has_sent
+-- Whether caller $3 has a job of document $2.
+select exists (select from jobs where tenant = $1 and document_id = $2 and requested_by = $3)
+
 -- name: document_access
 -- Whether document $2 is admitted, whether the readers $3 may read its latest revision, whether caller $4 has sent
 -- it, whether any caller has, and the jobs that are about to restrict it to other readers.

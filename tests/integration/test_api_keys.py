@@ -343,3 +343,14 @@ async def test_unavailable_database_is_not_an_authentication_error(keys: ApiKeyS
     with pytest.raises(AnabranchError) as error:
         await keys.admit(key, None)
     assert not isinstance(error.value, Unauthenticated)
+
+
+async def test_limited_admin_lists_only_keys_that_permit_no_more(keys: ApiKeyStack) -> None:
+    limited = Principal("key:b", "acme", "admin", ("user:ana", "group:board"))
+    await keys.issue_key()
+    await keys.issue_key(user="bob")
+    await keys.issue_key(user="ana", groups=["audit"])
+    own = parse_key(await keys.issue_key(user="ana"))[0]
+    listed, _ = await keys.service.list_keys(limited, after=None, limit=10)
+    assert [key.id for key in listed] == [own]
+    assert len((await keys.service.list_keys(ADMIN, after=None, limit=10))[0]) == 4

@@ -140,3 +140,28 @@ async def test_rebuild_restores_no_alias_of_an_erased_tenant(database: str) -> N
             erased = ["Erased"] if scope == "collection" else []
             assert [row["alias"] for row in left] == [*erased, "Foreign", "Later"]
             receipt = UUID(int=10)
+
+
+async def test_name_in_hidden_document_does_not_end_a_correction(database: str) -> None:
+    async def find(readers: tuple[str, ...] | None) -> list[str]:
+        async with stack.search.open_snapshot(None, readers) as snapshot:
+            found = await snapshot.find_similar_names(
+                "default", ["fonseka"], lambda name, key: key == "fonseca"
+            )
+        return [alias.entity_key for alias in found]
+
+    async with open_search_stack(database) as stack:
+        shown = SampleDocument("open", ["Maria Fonseca signs"])
+        hidden = SampleDocument("hidden", ["Maria Fonseka signs"], readers=("user:ana",))
+        pending = SampleDocument("pending", ["Maria Fonseka signs"])
+        await insert_documents(stack.connection, shown)
+        await insert_mention(stack.connection, shown, 0, "PERSON", "fonseca", "Fonseca")
+        assert await find(("user:bob",)) == ["fonseca"]
+        await insert_documents(stack.connection, hidden)
+        await insert_mention(stack.connection, hidden, 0, "PERSON", "fonseka", "Fonseka")
+        assert await find(("user:bob",)) == ["fonseca"]
+        assert await find(("user:ana",)) == await find(None) == []
+        await stack.connection.execute("delete from visible where document_id = $1", hidden.id)
+        await insert_documents(stack.connection, pending, visible=False)
+        await insert_mention(stack.connection, pending, 0, "PERSON", "fonseka", "Fonseka")
+        assert await find(None) == ["fonseca"]

@@ -182,6 +182,18 @@ async def test_erased_fact_is_found_nowhere(
     assert [fact["fact_id"] for fact in (await world.ask(question))["facts"]] == [kept]
 
 
+async def test_receipt_of_last_document_of_an_entity_names_its_aliases(world: ApiWorld) -> None:
+    receipt = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
+    page = await eventually(lambda: world.fetch_json("/v1/entities"), lambda page: page["items"])
+    for entity in page["items"]:
+        change = {"add_aliases": [f"the {entity['id']}"]}
+        amended = await world.http.patch(f"/v1/entities/{entity['id']}", json=change)
+        assert amended.json()["status"] == "applied", amended.text
+    erased = await erase(world, "document", receipt["document_id"])
+    expected = f"entity aliases: {len(page['items'])} that people gave"
+    assert [place for place in erased["remains"] if place.startswith(expected)]
+
+
 async def test_aliases_are_found_nowhere_after_erasure_of_their_tenant(
     world: ApiWorld, settings: Settings, database: str
 ) -> None:

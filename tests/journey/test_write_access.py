@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
+from schemas.ids import sha256_hex
 from tests.support.limited_callers import LimitedCallers, open_limited_callers
 
 MINUTES = "The board sells the mill in Tavira for 4.2 million euros."
@@ -143,3 +144,37 @@ async def test_equal_bodies_with_one_idempotency_key_are_one_job(callers: Limite
     changed = _make_bodies(1)[0] | {"tags": ["other"]}
     response = await callers.clients["admin"].post("/v1/ingest", json=changed, headers=headers)
     assert response.json()["code"] == "IDEMPOTENCY_KEY_REUSED"
+
+
+async def test_private_ids_cannot_be_computed_by_others(callers: LimitedCallers) -> None:
+    first = await callers.ingest("ana", text=MINUTES)
+    await callers.wait_until_final(first)
+    again = await callers.ingest("ana", text=MINUTES)
+    assert again.json()["document_id"] == first.json()["document_id"]
+    caller_hash, text_hash = sha256_hex(b"key:ana"), sha256_hex(MINUTES.encode())
+    guesses = [
+        f"{caller_hash[:16]}/{sha256_hex(text_hash.encode())}",
+        f"{caller_hash[:16]}/{text_hash}",
+        f"private/{sha256_hex(f'key:ana{chr(10)}{text_hash}'.encode())}",
+    ]
+    for guess in guesses:
+        probe = await callers.ingest("bob", text="x", external_id=guess)
+        assert probe.status_code == 202, probe.text
+        assert probe.json()["document_id"] != first.json()["document_id"]
+
+
+async def test_private_id_of_an_earlier_version_keeps_its_document(
+    callers: LimitedCallers,
+) -> None:
+    text_hash = sha256_hex(MINUTES.encode())
+    earlier_id = f"{sha256_hex(b'key:ana')[:16]}/{sha256_hex(text_hash.encode())}"
+    earlier = await callers.ingest("ana", text=MINUTES, external_id=earlier_id)
+    await callers.wait_until_final(earlier)
+    again = await callers.ingest("ana", text=MINUTES)
+    assert again.json()["document_id"] == earlier.json()["document_id"]
+
+
+async def test_limited_admin_gets_no_metrics_of_all_tenants(callers: LimitedCallers) -> None:
+    refused = await callers.request("board", "GET", "/metrics")
+    assert (refused.status_code, refused.json()["code"]) == (403, "LIMITED_TO_READERS")
+    assert (await callers.request("admin", "GET", "/metrics")).status_code == 200

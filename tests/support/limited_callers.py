@@ -21,6 +21,8 @@ from tests.support.api_world import wait_until_ready
 from tests.support.eventually import eventually
 
 READERS_BY_USER = {"admin": None, "ana": ("user:ana", "group:board"), "bob": ("user:bob",)}
+"""A user without readers is an admin; `board` is an admin too, but limited."""
+LIMITED_ADMIN = "board"
 FINAL_STATES = {"searchable", "failed", "superseded", "withdrawn"}
 
 
@@ -66,6 +68,8 @@ class LimitedCallers:
 
 async def _authenticate(credential: str | None, tenant: str | None) -> Principal:
     user = credential or ""
+    if user == LIMITED_ADMIN:
+        return Principal(f"key:{user}", "default", "admin", ("group:board",))
     if user not in READERS_BY_USER:
         raise Unauthenticated("No user has this credential.")
     readers = READERS_BY_USER[user]
@@ -90,7 +94,7 @@ async def open_limited_callers(
                         headers={"Authorization": f"Bearer {user}"},
                         timeout=60,
                     )
-                    for user in READERS_BY_USER
+                    for user in (*READERS_BY_USER, LIMITED_ADMIN)
                 }
                 await wait_until_ready(clients["admin"])
                 yield LimitedCallers(clients)
