@@ -170,6 +170,8 @@ def lag(
 ) -> int:
     """Show each consumer's lag, the age of its oldest unread event, and the cause.
 
+    The table has one line for a stage of a generation; with --json all consumer groups are listed.
+
     Parameters
     ----------
     watch
@@ -224,7 +226,7 @@ def _print_lag(
         "end",
         "reason",
     )
-    print_table(columns, [[stage[column] for column in columns] for stage in stages])
+    print_table(columns, [[line[column] for column in columns] for line in _omit_idle(stages)])
     for remedy in dict.fromkeys(
         [*(stage["remedy"] for stage in stages if stage["remedy"]), *map(suggest_release, locks)]
     ):
@@ -234,6 +236,23 @@ def _print_lag(
         *map(format_lock_holder, locks),
     ]:
         print_stderr(note, quiet=common.quiet)
+
+
+def _omit_idle(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Keep one line of a stage that two groups serve, unless both have something to read.
+
+    After a rebuild a generation continues the group of the one before beside its own.
+    """
+    largest: dict[tuple[str, ...], int] = {}
+    keys = [tuple(str(line[name]) for name in ("stage", "generation", "topic")) for line in lines]
+    for number, (key, line) in enumerate(zip(keys, lines, strict=True)):
+        if key not in largest or (line["lag"] or 0) > (lines[largest[key]]["lag"] or 0):
+            largest[key] = number
+    return [
+        line
+        for number, (key, line) in enumerate(zip(keys, lines, strict=True))
+        if largest[key] == number or line["lag"]
+    ]
 
 
 async def _fetch_topics(storage: Storage) -> list[dict[str, Any]]:

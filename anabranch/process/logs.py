@@ -20,6 +20,8 @@ from anabranch.process.terminal import escape_controls, get_unescaped
 LIBRARY_LEVELS = {
     "faust": logging.WARNING,
     "mode": logging.WARNING,
+    # It warns of each timer that fires late, which on a busy machine they all do.
+    "mode.timers": logging.ERROR,
     "aiokafka": logging.ERROR,
     "httpx": logging.WARNING,
     "httpx2": logging.WARNING,
