@@ -250,6 +250,7 @@ def build_trace(
         timings_ms=query.stopwatch.get_timings_ms(),
         reranker=resources.reranker.name if resources.reranker and is_reranked else None,
         max_rerank_score=result.relevance.best if is_reranked else None,
+        rerank_background=result.relevance.background,
         threshold=result.relevance.threshold,
         calibrated=query.calibration != "uncalibrated",
         calibration=query.calibration,

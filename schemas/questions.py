@@ -261,7 +261,16 @@ class Trace(Value):
     )
     timings_ms: dict[str, float] = Field(description="Duration of each step in milliseconds.")
     reranker: str | None = Field(description="Reranker that was used.")
-    max_rerank_score: float | None = Field(description="Best score of the reranker.")
+    max_rerank_score: float | None = Field(
+        description="Best score of the reranker, above `rerank_background`."
+    )
+    rerank_background: float = Field(
+        0.0,
+        description=(
+            "Score that any passage would reach. It is subtracted before scores are compared with "
+            "`threshold`; `explanation.rerank_score` of a result contains it."
+        ),
+    )
     threshold: float | None = Field(description="Score below which the question is refused.")
     calibrated: bool = Field(
         False, description="Whether thresholds that were learned for this generation were used."

@@ -365,9 +365,16 @@ def print_explanation(
         if note not in printed_notes:
             _print_wrapped(f"note: {translate_phrases(note)}", "  ")
     if trace.get("threshold") is not None:
+        background = trace.get("rerank_background")
         _print_wrapped(
             f"refusal: best rerank score {_format_number(trace['max_rerank_score'])}, threshold "
-            f"{_format_number(trace['threshold'])}",
+            f"{_format_number(trace['threshold'])}"
+            + (
+                f"; both above {_format_number(background)}, which any passage reaches and the "
+                "scores below contain"
+                if background
+                else ""
+            ),
             "  ",
         )
     _print_usage(trace)

@@ -89,6 +89,7 @@ TRACE: dict[str, Any] = {
     "cost": 0.0123456,
     "currency": "EUR",
     "max_rerank_score": 0.71,
+    "rerank_background": 0.81,
     "threshold": 0.55,
 }
 ANSWER: dict[str, Any] = {
@@ -192,7 +193,7 @@ def test_explanation_fits_80_columns(
         "semantic: failed: TIMED_OUT",
         "note: not reranked: http://models answered 500",
         "note: “Lease” names the document. Use --no-prefer-named to search all documents alike.",
-        "refusal: best rerank score 0.71, threshold 0.55",
+        "refusal: best rerank score 0.71, threshold 0.55; both above 0.81, which any passage",
         "embed by e5: 1 call, local",
         "answer by gpt\\x1b[2J: 2 calls, 1 failed, 5,210 tokens in, 90 out (bounds)",
         "judge not called: budget.judge_calls of the profile allows 0 calls",
