@@ -126,6 +126,10 @@ class EntityPort(Protocol):
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None: ...
 
+    async def find_by_name(
+        self, caller: Principal, name: str, kind: str | None
+    ) -> list[dict[str, Any]]: ...
+
     async def get_subgraph(
         self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int
     ) -> dict[str, Any]: ...

@@ -18,6 +18,7 @@ from sql.query_loader import load_query
 Body = dict[str, Any]
 MAX_RELATED = 100
 """Most found aliases, mentions, relations and claims to return for one entity."""
+MAX_NAMESAKES = 10
 
 
 async def upsert_alias(connection: Connection, row: EntityAliasRow) -> None:
@@ -67,6 +68,7 @@ class PgEntities:
             mentions,
             last_id,
             limit + 1,
+            None,
         )
         page = rows[:limit]
         next_cursor = f"{page[-1]['mentions']}_{page[-1]['id']}" if len(rows) > limit else None
@@ -87,6 +89,7 @@ class PgEntities:
             None,
             None,
             1,
+            None,
         )
         if not rows:
             return None
@@ -106,6 +109,27 @@ class PgEntities:
             ],
             "claims": await self._fetch_related("entity_claims", caller, entity_id),
         }
+
+    async def find_by_name(self, caller: Principal, name: str, kind: str | None) -> list[Body]:
+        """Return the entities with this name or alias whatever its case, most mentioned first.
+
+        Entities that bear the name go before those that only have it as an alias.
+        """
+        rows = await fetch_rows(
+            self._pool,
+            "entities",
+            caller.tenant,
+            None,
+            caller.readers,
+            None,
+            kind,
+            None,
+            None,
+            MAX_NAMESAKES,
+            name,
+        )
+        bodies = [_to_entity_body(row) for row in rows]
+        return [body for body in bodies if body["name"].lower() == name.lower()] or bodies
 
     async def _fetch_related(self, query: str, caller: Principal, entity_id: UUID) -> list[Body]:
         rows = await fetch_rows(

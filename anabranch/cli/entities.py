@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Annotated, Any
-from uuid import UUID
+from urllib.parse import quote
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -65,15 +65,23 @@ def list_entities(
 
 
 @app.command
-def show(entity: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def show(
+    entity: str,
+    /,
+    *,
+    kind: Annotated[str | None, Parameter(name="--type")] = None,
+    common: RemoteOptions = DEFAULT,
+) -> int:
     """Show an entity with its names, relations and claims.
 
     Parameters
     ----------
     entity
-        Entity id.
+        Name, alias or id of the entity.
+    kind
+        Its type, if several have the name.
     """
-    details = get(f"/v1/entities/{entity}", common)
+    details = get(f"/v1/entities/{quote(entity, safe='')}", common, type=kind)
     if common.is_json:
         common.print_result(details)
         return 0
@@ -96,11 +104,12 @@ def show(entity: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def amend(
-    entity: UUID,
+    entity: str,
     /,
     *,
     add_alias: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     remove_alias: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    kind: Annotated[str | None, Parameter(name="--type")] = None,
     common: RemoteOptions = DEFAULT,
 ) -> int:
     """Add or remove aliases, by which questions name an entity.
@@ -108,18 +117,20 @@ def amend(
     Parameters
     ----------
     entity
-        Entity id.
+        Name, alias or id of the entity.
     add_alias
         Name to add. Repeatable.
     remove_alias
         Added or found alias to remove. Repeatable.
+    kind
+        Its type, if several have the name.
     """
     from anabranch.cli.server_connection import open_client
 
     async def send_amendment() -> dict[str, Any]:
         async with open_client(common, stages=("control",)) as client:
             return await client.patch(
-                f"/v1/entities/{entity}",
+                f"/v1/entities/{quote(entity, safe='')}{f'?type={quote(kind)}' if kind else ''}",
                 {"add_aliases": list(add_alias), "remove_aliases": list(remove_alias)},
             )
 

@@ -57,8 +57,10 @@ OPERATION_PROBLEMS: Mapping[str, str] = {
     "approve_fact": "404 NOT_FOUND 422 FACT_REPLACED",
     "reject_fact": "404 NOT_FOUND 422 FACT_REPLACED",
     "delete_fact": "404 NOT_FOUND",
-    "get_entity": "404 NOT_FOUND",
-    "amend_entity": "404 NOT_FOUND 422 NOTHING_TO_AMEND TOO_MANY_ALIASES UNKNOWN_ALIAS",
+    "get_entity": "404 NOT_FOUND 422 AMBIGUOUS_NAME",
+    "amend_entity": (
+        "404 NOT_FOUND 422 AMBIGUOUS_NAME NOTHING_TO_AMEND TOO_MANY_ALIASES UNKNOWN_ALIAS"
+    ),
     "erase": "404 NOT_FOUND 422 FORBIDDEN_TENANT",
     "get_erasure": "404 NOT_FOUND",
     "redrive": "404 NO_SUCH_DEAD_LETTER 422 GENERATION_GONE",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import Field
 
 from api.audit import AuditedRoute
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
 from api.responses import Page, ResponseModel
 from schemas.entities import EntityAmendment
-from schemas.errors import unknown_resource_error
+from schemas.errors import InvalidRequest, unknown_resource_error
 from schemas.ports.graph import GraphQuery, GraphRows, no_graph_server_error
 
 router = APIRouter(tags=["graph"], route_class=AuditedRoute)
@@ -108,6 +109,40 @@ class Subgraph(ResponseModel):
     edges: list[Edge]
 
 
+async def resolve_entity(
+    request: Request,
+    services: ServicesDep,
+    caller: Caller,
+    entity: Annotated[
+        str, Path(max_length=1024, description="Id, or name or alias whatever its case.")
+    ],
+    kind: Annotated[
+        str | None,
+        Query(alias="type", max_length=64, description="Type, if several have the name."),
+    ] = None,
+) -> UUID:
+    """Return the id. Raises NotFound, and InvalidRequest if several entities have the name."""
+    with suppress(ValueError):
+        return UUID(entity)
+    namesakes = await services.entities.find_by_name(caller, entity, kind)
+    if not namesakes:
+        raise unknown_resource_error("entity", repr(entity), "List entities with GET /v1/entities.")
+    if len(namesakes) > 1:
+        listed = ", ".join(f"{body['id']} ({body['type']})" for body in namesakes)
+        raise InvalidRequest(
+            f"Several entities have the name {entity!r}: {listed}.",
+            code="AMBIGUOUS_NAME",
+            remedy="Use the id, or name the type too.",
+        )
+    entity_id: UUID = namesakes[0]["id"]
+    # The audit records the id: a name may come from a document that is erased later.
+    request.path_params["entity"] = str(entity_id)
+    return entity_id
+
+
+EntityId = Annotated[UUID, Depends(resolve_entity)]
+
+
 @router.get("/entities", operation_id="list_entities")
 async def list_entities(
     services: ServicesDep,
@@ -124,8 +159,8 @@ async def list_entities(
     return Page[Entity].model_validate({"items": items, "next": next_cursor})
 
 
-@router.get("/entities/{entity}", operation_id="get_entity")
-async def get_entity(entity: UUID, services: ServicesDep, caller: Caller) -> EntityDetails:
+@router.get("/entities/{entity:path}", operation_id="get_entity")
+async def get_entity(entity: EntityId, services: ServicesDep, caller: Caller) -> EntityDetails:
     """Get an entity with its aliases, mentions, relations and claims."""
     fields = await services.entities.get_entity(caller, entity)
     if fields is None:
@@ -133,9 +168,9 @@ async def get_entity(entity: UUID, services: ServicesDep, caller: Caller) -> Ent
     return EntityDetails.model_validate(fields)
 
 
-@router.patch("/entities/{entity}", operation_id="amend_entity")
+@router.patch("/entities/{entity:path}", operation_id="amend_entity")
 async def amend_entity(
-    entity: UUID, body: EntityAmendment, services: ServicesDep, caller: WholeTenant
+    entity: EntityId, body: EntityAmendment, services: ServicesDep, caller: WholeTenant
 ) -> AmendedEntity:
     """Add or remove aliases of an entity. They apply to every generation."""
     return AmendedEntity.model_validate(await services.amend_entity(caller, entity, body))

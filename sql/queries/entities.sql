@@ -1,5 +1,5 @@
 -- name: entities
--- Visible entities of the live generation, most mentioned first, by id ($2), part of a name or alias ($4) or type ($5).
+-- Visible entities of the live generation, most mentioned first, by id ($2), part of a name or alias ($4), type ($5) or a whole name or alias ($9).
 -- $3 are the caller's reader names.
 select e.id, e.type, e.name, e.names, e.mentions, coalesce(aliases.added, '{}') as added_aliases
 from live_generation g
@@ -13,6 +13,7 @@ left join lateral (
 ) aliases on true
 where ($4::text is null or exists (select from unnest(e.names || aliases.added) spelled where strpos(lower(spelled), lower($4)) > 0))
   and ($5::text is null or e.type = $5)
+  and ($9::text is null or exists (select from unnest(e.names || aliases.added) spelled where lower(spelled) = lower($9)))
   and ($6::int is null or (-e.mentions, e.id) > (-$6::int, $7::uuid))
 order by e.mentions desc, e.id
 limit $8

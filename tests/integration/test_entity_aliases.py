@@ -165,3 +165,27 @@ async def test_name_in_hidden_document_does_not_end_a_correction(database: str) 
         await insert_documents(stack.connection, pending, visible=False)
         await insert_mention(stack.connection, pending, 0, "PERSON", "fonseka", "Fonseka")
         assert await find(None) == ["fonseca"]
+
+
+async def test_entity_is_found_by_whole_name_or_alias_of_what_the_caller_reads(
+    database: str,
+) -> None:
+    async with open_search_stack(database) as stack:
+        entity = await insert_company(stack)
+        await write(stack, entity, "the Landlord", 7)
+        entities = PgEntities(stack.pool)
+
+        async def find(name: str, tenant: str = "default", kind: str | None = None) -> list[UUID]:
+            caller = make_caller(tenant=tenant)
+            return [body["id"] for body in await entities.find_by_name(caller, name, kind)]
+
+        for name in ("Harbour Estates", "harbour estates", "The Landlord"):
+            assert await find(name) == [entity]
+        for name in ("Harbour", "Landlord", "Harbour Estates ", "%", ""):
+            assert await find(name) == []
+        assert await find("Harbour Estates", kind="ORG") == [entity]
+        assert await find("Harbour Estates", kind="PERSON") == []
+        assert await find("Harbour Estates", tenant="other") == []
+        await stack.connection.execute("update documents set readers = '{user:ana}'")
+        ben = make_caller(readers=("user:ben",))
+        assert await entities.find_by_name(ben, "Harbour Estates", None) == []

@@ -459,6 +459,11 @@ class NoEntities:
     async def get_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None:
         return None
 
+    async def find_by_name(
+        self, caller: Principal, name: str, kind: str | None
+    ) -> list[dict[str, Any]]:
+        return []
+
     async def amend_entity(
         self, caller: Principal, entity_id: UUID, amendment: EntityAmendment
     ) -> dict[str, Any]:
