@@ -171,6 +171,7 @@ async def _open_parser(
         max_pages=settings.ingest.max_pages,
         max_characters=settings.ingest.max_characters,
         characters_per_byte=settings.ingest.characters_per_byte,
+        hidden_text=settings.parse.hidden_text,
         deadline_s=settings.worker.parse_deadline_s,
         memory_bytes=settings.worker.parse_memory,
         workers=min(2, os.cpu_count() or 1),

@@ -180,6 +180,16 @@ class GraphSettings(SettingsSection):
         return databases
 
 
+class ParseSettings(SettingsSection):
+    hidden_text: Literal["drop", "keep"] = Field(
+        "drop",
+        description=(
+            "drop or keep text that a person who opens the document cannot see, such as hidden "
+            "sheets, rows, slides and white text; a warning names it"
+        ),
+    )
+
+
 class IngestSettings(SettingsSection):
     max_bytes: int = Field(512 * MIB, ge=1, description="maximum size of a document in bytes")
     inline_bytes: int = Field(
@@ -452,6 +462,7 @@ class Settings(BaseSettings):
     lexical: LexicalSettings = LexicalSettings()
     hnsw: HnswConfig = HnswConfig()
     graph: GraphSettings = GraphSettings()
+    parse: ParseSettings = ParseSettings()
     ingest: IngestSettings = IngestSettings()
     sources: dict[str, SecretStr] = Field(
         {}, description="database URL by name of a source of kind postgres, with user and password"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from types import TracebackType
+from typing import Literal
 
 from engines.parse import sandbox_jobs
 from engines.parse.assembly import assemble_transcript
@@ -45,17 +46,23 @@ class LocalParser:
         max_pages: int = 3000,
         max_characters: int = 20_000_000,
         characters_per_byte: int = 100,
+        hidden_text: Literal["drop", "keep"] = "drop",
         deadline_s: float = 120.0,
         memory_bytes: int = 2 * 1024**3,
         workers: int = 1,
     ) -> None:
         # Another version of a library may read differently, so its memoized parts are not reused.
         self.fingerprint = fingerprint(
-            "parse", VERSION, [version(name) for name in _LIBRARIES], ocr.fingerprint
+            "parse",
+            VERSION,
+            [version(name) for name in _LIBRARIES],
+            ocr.fingerprint,
+            *(["keep hidden text"] if hidden_text == "keep" else []),
         )
         self._ocr = ocr
         self._max_pages = max_pages
         self._max_characters, self._characters_per_byte = max_characters, characters_per_byte
+        self._is_hidden_text_kept = hidden_text == "keep"
         self._sandbox = Sandbox(
             workers,
             SandboxLimits(deadline_s, memory_bytes),
@@ -101,6 +108,7 @@ class LocalParser:
             part,
             self._get_max_characters(file),
             file.media_type,
+            self._is_hidden_text_kept,
             subject=subject,
         )
         parsed_part = decode_reply(ParsedPart.decode, data, subject)

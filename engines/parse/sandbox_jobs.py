@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from engines.parse import archive, text
 from engines.parse.embedded import limit_embedded_files
 from engines.parse.formats import FORMAT_BY_TYPE, FORMATS, detect_media_type, get_magic
+from engines.parse.hidden_text import keep_hidden_text
 from engines.parse.refusals import check_characters, limit_characters
 from schemas.ports.engines import ParsePlan
 from schemas.values import Notice
@@ -67,7 +68,12 @@ def parse_page_range(part: str) -> range:
 
 
 def read_part(
-    path: str, media_type: str, part: str, max_characters: int, claimed_type: str | None = None
+    path: str,
+    media_type: str,
+    part: str,
+    max_characters: int,
+    claimed_type: str | None = None,
+    is_hidden_text_kept: bool = False,
 ) -> bytes:
     """Read one part; return an encoded ParsedPart, with pages that need OCR in `unread`.
 
@@ -78,6 +84,7 @@ def read_part(
         limit_characters(max_characters),
         text.declare_charset(claimed_type),
         limit_embedded_files(),
+        keep_hidden_text(is_hidden_text_kept),
     ):
         parsed_part = (
             file_format.load_paged_reader().read(file, parse_page_range(part))
