@@ -6,6 +6,8 @@ import asyncio
 import itertools
 import time
 
+import pytest
+
 from tests.support.api_world import ApiWorld
 
 LONG_QUESTION = " ".join(f"lamp{number}" for number in range(1_000))
@@ -14,6 +16,9 @@ CONCURRENCY = 16
 NUMBERS = itertools.count()
 MAX_SLOWDOWN = 6.0
 """Times an ordinary question's. Before words were bounded it was several hundred."""
+PROBE_NOISE_S = 0.3
+RUNS = 3
+"""Other work on the machine may delay one run, but an unbounded question delays each."""
 
 
 async def measure_queries_s(world: ApiWorld, question: str) -> tuple[float, float]:
@@ -50,7 +55,14 @@ async def test_long_questions_do_not_slow_down_others(world: ApiWorld) -> None:
             f"{number}.md",
         )
     await measure_queries_s(world, SHORT_QUESTION)  # engines and statements are warm
-    ordinary, probe = await measure_queries_s(world, SHORT_QUESTION)
-    long, probe_meanwhile = await measure_queries_s(world, LONG_QUESTION)
-    assert long < MAX_SLOWDOWN * ordinary + 1, (ordinary, long)
-    assert probe_meanwhile < MAX_SLOWDOWN * probe + 0.3, (probe, probe_meanwhile)
+    measurements = []
+    for _ in range(RUNS):
+        ordinary, probe = await measure_queries_s(world, SHORT_QUESTION)
+        long, probe_meanwhile = await measure_queries_s(world, LONG_QUESTION)
+        measurements.append((ordinary, long, probe, probe_meanwhile))
+        if (
+            long < MAX_SLOWDOWN * ordinary + 1
+            and probe_meanwhile < MAX_SLOWDOWN * probe + PROBE_NOISE_S
+        ):
+            return
+    pytest.fail(f"Long questions delay others: {measurements}")

@@ -4,7 +4,6 @@ a prefix of its own.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -18,7 +17,7 @@ import pytest
 
 from streams.kafka.broker import Broker, find_missing_prerequisite
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.support.postgres_fixture import choose_service_folder, run_in_thread
+from tests.support.postgres_fixture import choose_service_folder, lock_file, run_in_thread
 
 TEST_BROKER_PROPERTIES = {
     "group.min.session.timeout.ms": "1000",
@@ -52,14 +51,6 @@ def require_kafka() -> None:
         if os.environ.get("ANABRANCH_REQUIRE_KAFKA") == "1":
             pytest.fail(f"Kafka is required here: {missing}")
         pytest.skip(f"no real Kafka: {missing}")
-
-
-@contextmanager
-def lock_file(path: Path) -> Iterator[None]:
-    """Exclude the other processes of this test run."""
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def is_running(pid: int) -> bool:

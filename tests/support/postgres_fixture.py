@@ -5,6 +5,7 @@ template.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import shutil
@@ -73,6 +74,14 @@ def tcp_dsn(server: EmbeddedPostgres, dsn: str) -> str:
     )
 
 
+@contextmanager
+def lock_file(path: Path) -> Iterator[None]:
+    """Exclude the other test processes."""
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _ensure_initdb() -> Path:
     """A data folder as initdb leaves it, made once on this machine for this version of the
     binaries.
@@ -80,15 +89,14 @@ def _ensure_initdb() -> Path:
     roles = hashlib.sha256(ROLES_SQL.read_bytes()).hexdigest()[:8]
     stamp = f"{os.geteuid()}-{find_wheel_binaries().stat().st_mtime_ns:x}-{roles}"
     cached = Path(tempfile.gettempdir()) / f"anabranch-initdb-{stamp}"
-    if not (cached / "data" / "PG_VERSION").exists():
-        scratch = Path(tempfile.mkdtemp(prefix="anabranch-initdb-"))
-        server = EmbeddedPostgres(scratch, settings=EPHEMERAL_SETTINGS)
-        server.start()
-        server.stop()
-        try:
+    # All processes of a run begin at once, and one of them is enough to make it.
+    with lock_file(cached.with_suffix(".lock")):
+        if not (cached / "data" / "PG_VERSION").exists():
+            scratch = Path(tempfile.mkdtemp(prefix="anabranch-initdb-"))
+            server = EmbeddedPostgres(scratch, settings=EPHEMERAL_SETTINGS)
+            server.start()
+            server.stop()
             scratch.rename(cached)
-        except OSError:
-            shutil.rmtree(scratch, ignore_errors=True)
     return cached / "data"
 
 
