@@ -128,6 +128,12 @@ class WriteAccessMachine(RuleBasedStateMachine):
                     assert text.status_code == 404, (user, text.text)
                 if not self.may_read(user, name):
                     assert shown.status_code == 404, (user, shown.text)
+                    # Attempted after every step, since each caller may have had access before.
+                    for attempt in (
+                        self.callers.amend(user, document, readers=[f"user:{user}"]),
+                        self.callers.withdraw(user, document),
+                    ):
+                        assert self.run(attempt).status_code == 404, user
 
     def teardown(self) -> None:
         self.run(self.system.__aexit__(None, None, None))
@@ -146,7 +152,7 @@ def test_caller_without_access_changes_and_learns_nothing(
         Machine,
         settings=settings(
             max_examples=4,
-            stateful_step_count=12,
+            stateful_step_count=15,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
