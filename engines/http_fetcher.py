@@ -17,6 +17,12 @@ from typing import TypeVar
 import httpx
 from httpx_secure import SSRFProtectionError, httpx_ssrf_protection
 
+from engines.bounded_body import (
+    BodyTooLarge,
+    UndecodableBody,
+    decode_body,
+    normalize_encoding,
+)
 from engines.http_headers import extract_filename
 from schemas.errors import (
     AnabranchError,
@@ -268,16 +274,10 @@ class HttpFetcher:
                 code="FETCH_FAILED",
                 remedy="Check that the URL exists and needs no sign-in.",
             )
-        if (
-            content_encoding := response.headers.get("content-encoding", "identity").strip().lower()
-        ) not in ("", "identity"):
-            # Decoding is refused because a small reply may decompress to gigabytes.
-            raise UnreadableDocument(
-                f"{url} answered with Content-Encoding {content_encoding[:40]!r}, although the "
-                "request accepts only 'identity'.",
-                code="FETCH_FAILED",
-                remedy="Make the server honor Accept-Encoding, or upload the file.",
-            )
+        try:
+            encoding = normalize_encoding(response.headers.get("content-encoding"))
+        except UndecodableBody as error:
+            raise _make_undecodable_error(url, error) from error
         declared_bytes = (
             int(length) if (length := response.headers.get("content-length", "")).isdecimal() else 0
         )
@@ -285,18 +285,25 @@ class HttpFetcher:
         if declared_bytes > self._max_bytes:
             raise too_large_error(self._max_bytes, declared_bytes)
         media_type = _extract_media_type(response.headers.get("content-type", ""))
-        blob = await self._blobs.put_stream(
-            key_prefix,
-            # Raw, so that httpx decompresses nothing.
-            response.aiter_raw(),
-            limit=self._max_bytes,
-            media_type=media_type if 0 < len(media_type) <= MAX_MEDIA_TYPE_LENGTH else None,
-        )
+        try:
+            blob = await self._blobs.put_stream(
+                key_prefix,
+                # Raw, and decoded in bounded pieces: some servers compress although they were asked
+                # not to, and a small reply may decompress to gigabytes.
+                decode_body(response.aiter_raw(), encoding, self._max_bytes),
+                limit=self._max_bytes,
+                media_type=media_type if 0 < len(media_type) <= MAX_MEDIA_TYPE_LENGTH else None,
+            )
+        except BodyTooLarge as error:
+            raise too_large_error(self._max_bytes) from error
+        except UndecodableBody as error:
+            raise _make_undecodable_error(url, error) from error
+        disposition = response.headers.get("content-disposition", "")
         return FetchedFile(
             blob,
             redact_urls(str(url)),
             blob.media_type,
-            extract_filename(response.headers.get("content-disposition", ""), url.path),
+            extract_filename(disposition, url.path),
         )
 
 
@@ -330,6 +337,14 @@ async def _resolve_host(host: str, port: int) -> list[IpAddress]:
             f"Host {host!r} does not exist.", code="FETCH_FAILED", remedy="Check the URL."
         ) from error
     return [ip_address(entry[4][0]) for entry in entries]
+
+
+def _make_undecodable_error(url: httpx.URL, error: UndecodableBody) -> UnreadableDocument:
+    return UnreadableDocument(
+        f"The reply of {url} cannot be decoded: {error}.",
+        code="FETCH_FAILED",
+        remedy="Make the server honor Accept-Encoding, or upload the file.",
+    )
 
 
 def _translate_error(url: str, error: Exception) -> AnabranchError:

@@ -17,6 +17,7 @@ import httpx2
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from engines.bounded_body import BodyTooLarge, UndecodableBody, bound_replies
 from engines.resilience import CALLER_ABANDONED, ResilientCaller, ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import ConfigurationError, PermanentError
@@ -28,6 +29,9 @@ TokenKind = Literal["input", "output"]
 USAGE_FIELDS: dict[TokenKind, str] = {"input": "prompt_tokens", "output": "completion_tokens"}
 # Counts of this size are a gateway's error and would distort the metrics.
 MAX_TOKEN_COUNT = 2**31
+MAX_REPLY_BYTES = 64 * 2**20
+STREAM_TIMEOUT_FACTOR = 10
+"""A stream may take this many times `timeout_s`, which still bounds each pause in it."""
 _END_OF_STREAM = object()
 # Timeout, conflict, too early, too many requests: a retry may succeed.
 BUSY_STATUSES = frozenset({408, 409, 425, 429})
@@ -68,7 +72,7 @@ class OpenAIServer:
         self, settings: ServerSettings, retry_policy: ServerRetryPolicy | None = None
     ) -> None:
         self.model, self.kind = settings.model, settings.kind
-        self._address = settings.base_url
+        self._address, self._timeout_s = settings.base_url, settings.timeout_s
         self._client = _create_client(settings)
         self._instrumentation = settings.instrumentation
         self._caller = ResilientCaller(settings.base_url, retry_policy, settings.instrumentation)
@@ -115,10 +119,15 @@ class OpenAIServer:
         await self._client.close()
 
     async def _post(self, path: str, body: Mapping[str, Any], call: PlannedCall) -> dict[str, Any]:
-        with meter_call(call) as metered, self._translate_errors(metered):
-            text = await self._client.post(
-                path, cast_to=str, body=body, options={"headers": {"Accept": "application/json"}}
-            )
+        with meter_call(call) as metered, self._translate_errors(metered, self._timeout_s):
+            # The client's own limit is one of pauses between bytes.
+            async with asyncio.timeout(self._timeout_s):
+                text = await self._client.post(
+                    path,
+                    cast_to=str,
+                    body=body,
+                    options={"headers": {"Accept": "application/json"}},
+                )
             reply = _require_object(json.loads(text))
             self._record_usage(reply, metered)
         return reply
@@ -126,10 +135,18 @@ class OpenAIServer:
     async def _stream(
         self, path: str, body: Mapping[str, Any], accumulator: AccumulatorT, call: PlannedCall
     ) -> AccumulatorT:
-        with meter_call(call) as metered, self._translate_errors(metered):
-            async with await self._client.post(
-                path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]
-            ) as events:
+        timeout_s = self._timeout_s * STREAM_TIMEOUT_FACTOR
+        with meter_call(call) as metered, self._translate_errors(metered, timeout_s):
+            async with (
+                asyncio.timeout(timeout_s),
+                await self._client.post(
+                    path,
+                    cast_to=object,
+                    body=body,
+                    stream=True,
+                    stream_cls=openai.AsyncStream[object],
+                ) as events,
+            ):
                 try:
                     await _accumulate(
                         events, accumulator, partial(self._record_usage, metered=metered)
@@ -151,14 +168,20 @@ class OpenAIServer:
                 self._instrumentation.record_tokens(self.model, kind, token_count)
 
     @contextmanager
-    def _translate_errors(self, metered: MeteredCall) -> Iterator[None]:
+    def _translate_errors(self, metered: MeteredCall, timeout_s: float) -> Iterator[None]:
         try:
             yield
+        except (BodyTooLarge, UndecodableBody) as error:
+            raise self._make_unusable_reply_error(error) from error
+        except TimeoutError as error:
+            raise ServerCallError(f"{self._address} took more than {timeout_s:g} s.") from error
         # From specific to general: APIError is the base class of the other two.
         except openai.APIStatusError as error:
             metered.is_served = error.status_code in UNKNOWN_OUTCOME_STATUSES
             raise self._translate_status_error(error) from error
         except openai.APIConnectionError as error:
+            if isinstance(error.__cause__, BodyTooLarge | UndecodableBody):
+                raise self._make_unusable_reply_error(error.__cause__) from error
             metered.is_served = not isinstance(
                 error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout
             )
@@ -170,6 +193,14 @@ class OpenAIServer:
         # json raises RecursionError for deeply nested replies.
         except (ValueError, RecursionError) as error:
             raise self._make_broken_reply_error("sent a reply that is not a JSON object") from error
+
+    def _make_unusable_reply_error(self, error: Exception) -> ServerCallError:
+        # Not retried: it would transfer the same bytes again.
+        return ServerCallError(
+            f"The reply of {self._address} cannot be read: {error}.",
+            code="ENGINE_BROKEN_ANSWER",
+            is_retryable=False,
+        )
 
     def _make_broken_reply_error(self, problem: str) -> ServerCallError:
         return ServerCallError(f"{self._address} {problem}.", code="ENGINE_BROKEN_ANSWER")
@@ -183,6 +214,14 @@ class OpenAIServer:
         if status >= 500 or status in BUSY_STATUSES:
             return ServerCallError(
                 detail, retry_after=_parse_retry_after(error.response.headers.get("retry-after"))
+            )
+        if 300 <= status < 400:
+            # Not followed: texts would go where the operator has not sent them.
+            return ServerCallError(
+                f"{self._address} redirects ({status}).",
+                code="ENGINE_NOT_FOUND",
+                remedy="Set the final address of the server: redirects are not followed.",
+                is_retryable=False,
             )
         if status in CONFIGURATION_ERROR_CODES:
             return ServerCallError(
@@ -225,10 +264,17 @@ def read_token_count(reply: Mapping[str, Any], kind: TokenKind) -> int:
 
 def _create_client(settings: ServerSettings) -> openai.AsyncOpenAI:
     key = settings.api_key or "none"  # the client requires a key even for servers without one
+    http_client = openai.DefaultAsyncHttpxClient(
+        follow_redirects=False, event_hooks={"response": [bound_replies(MAX_REPLY_BYTES)]}
+    )
     # No retries in the client: ResilientCaller retries, and counts failures for its circuit.
     if settings.kind != "azure":
         return openai.AsyncOpenAI(
-            base_url=settings.base_url, api_key=key, timeout=settings.timeout_s, max_retries=0
+            base_url=settings.base_url,
+            api_key=key,
+            timeout=settings.timeout_s,
+            max_retries=0,
+            http_client=http_client,
         )
     if not settings.api_version:
         raise ConfigurationError(
@@ -241,6 +287,7 @@ def _create_client(settings: ServerSettings) -> openai.AsyncOpenAI:
         api_version=settings.api_version,
         timeout=settings.timeout_s,
         max_retries=0,
+        http_client=http_client,
     )
 
 

@@ -48,7 +48,10 @@ ServerKind = Literal["openai", "azure", "vllm"]
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Address, model and protocol of a model server. `timeout_s` bounds one request."""
+    """Address, model and protocol of a model server. `timeout_s` bounds one request.
+
+    A streamed reply may take ten times as long, with pauses of at most `timeout_s`.
+    """
 
     base_url: str
     model: str

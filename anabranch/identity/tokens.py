@@ -17,6 +17,7 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from anabranch.config.auth_settings import AuthSettings
+from engines.bounded_body import BodyTooLarge, UndecodableBody, bound_replies
 from schemas.api_keys import MAX_GROUPS
 from schemas.errors import Forbidden, TransientError, Unauthenticated
 from schemas.principals import ROLES, Principal, Role, is_valid_tenant
@@ -44,17 +45,18 @@ async def fetch_jwks(url: str) -> bytes:
         async with (
             asyncio.timeout(TIMEOUT_S),
             # No redirects: they could lead to a server that the operator did not name.
-            httpx2.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False) as client,
+            httpx2.AsyncClient(
+                timeout=TIMEOUT_S,
+                follow_redirects=False,
+                event_hooks={"response": [bound_replies(MAX_BYTES)]},
+            ) as client,
             client.stream("GET", url, headers={"Accept": "application/json"}) as response,
         ):
             if response.status_code != 200:
                 raise _make_unavailable_error(f"the server responded {response.status_code}")
-            body = bytearray()
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > MAX_BYTES:
-                    raise _make_unavailable_error(f"the response is larger than {MAX_BYTES} bytes")
-            return bytes(body)
+            return await response.aread()
+    except (BodyTooLarge, UndecodableBody) as error:
+        raise _make_unavailable_error(f"the response cannot be read: {error}") from error
     except (httpx2.HTTPError, TimeoutError, OSError) as error:
         raise _make_unavailable_error(str(error) or type(error).__name__) from error
 

@@ -184,7 +184,11 @@ def find_server(folder: Path) -> ServerInfo | None:
 
 
 def is_locked(folder: Path) -> bool:
-    """Check the lock without creating a file. Raises ConfigurationError without permission."""
+    """Check the lock without creating a file.
+
+    Raises ConfigurationError without permission, and for the folder of another account.
+    """
+    _check_owner(folder)
     try:
         with (folder / LOCK_FILE).open("rb") as lock:
             # Shared, so that two checks at once do not see each other as the server.
@@ -196,6 +200,24 @@ def is_locked(folder: Path) -> bool:
     except OSError as error:
         raise _build_unusable_error(folder, error) from error
     return False
+
+
+def _check_owner(folder: Path) -> None:
+    """Refuse a folder or file of another account, which could name an address of its own.
+
+    Raises ConfigurationError with code FOREIGN_DATA_DIR.
+    """
+    for path in (folder, folder / LOCK_FILE, folder / SERVER_FILE):
+        try:
+            owner = path.lstat().st_uid
+        except OSError:
+            continue  # missing, or out of reach: the caller says why
+        if owner != os.geteuid():
+            raise ConfigurationError(
+                f"{path} belongs to the account {owner}, not to {os.geteuid()}.",
+                code="FOREIGN_DATA_DIR",
+                remedy="Name a data folder of your own with --data or ANABRANCH_DATA_DIR.",
+            )
 
 
 def check_not_in_use(folder: Path) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from ipaddress import ip_address
 from pathlib import Path
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -34,15 +37,53 @@ STOP_POLL_S = 0.05
 AUTOGROUP_FILE = Path("/proc/self/autogroup")
 
 
-class _SilentHandler(WSGIRequestHandler):
+METRICS_TIMEOUT_S = 5.0
+
+
+class _MetricsServer(ThreadingMixIn, WSGIServer):
+    """A thread for each scrape; none of them delays the stop."""
+
+    daemon_threads = True
+    block_on_close = False
+
+
+class _MetricsHandler(WSGIRequestHandler):
+    timeout = METRICS_TIMEOUT_S
+    """Longest pause of a client."""
+
+    def parse_request(self) -> bool:
+        if not super().parse_request():
+            return False
+        # A web page may rebind its own name to this address.
+        host = self.headers.get("host", "").rpartition(":")[0] or self.headers.get("host", "")
+        is_local = ip_address(str(self.server.server_address[0])).is_loopback
+        if not is_local or is_numeric_host(host) or host in ("", "localhost", socket.gethostname()):
+            return True
+        self.send_error(421, "Use the address or localhost as host.")
+        return False
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Do not log scrapes."""
+
+
+def is_numeric_host(host: str) -> bool:
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 @contextmanager
 def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
     """Yield the URL. Raises OSError if the port is taken."""
-    server = make_server(host, port, make_wsgi_app(registry), handler_class=_SilentHandler)
+    server = make_server(
+        host,
+        port,
+        make_wsgi_app(registry),
+        server_class=_MetricsServer,
+        handler_class=_MetricsHandler,
+    )
     thread = threading.Thread(
         target=server.serve_forever, args=(STOP_POLL_S,), name="metrics", daemon=True
     )
