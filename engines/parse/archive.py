@@ -92,3 +92,8 @@ def _make_bomb_error(detail: str) -> LimitExceeded:
         code="ARCHIVE_BOMB",
         remedy="Save the document without embedded media, or split it, and send that.",
     )
+
+
+def is_plain_archive(names: set[str]) -> bool:
+    """Return whether a ZIP file is an archive of files rather than a document of some program."""
+    return bool(names) and not names.intersection(_CONTAINER_NAMES)

@@ -27,7 +27,6 @@ MAX_FILE_BYTES = 15 * 2**20
 MAX_TOTAL_BYTES = 64 * 2**20
 _MAX_PAGES = 300
 _MAX_NAME_CHARS = 120
-_CONTAINER_NAMES = ("mimetype", "[Content_Types].xml", "META-INF/MANIFEST.MF")
 
 
 @dataclass(slots=True)
@@ -176,8 +175,3 @@ def read_archive(path: Path) -> ParsedPart:
             part.blocks += inner.blocks
             part.notices += inner.notices
     return part
-
-
-def is_plain_archive(names: set[str]) -> bool:
-    """Return whether a ZIP file is an archive of files rather than a document of some program."""
-    return bool(names) and not names.intersection(_CONTAINER_NAMES)

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from pure_magic_rs import MagicDb
 
-from engines.parse import archive, embedded, records, text
+from engines.parse import archive, records, text
 from engines.parse.refusals import make_encrypted_error
 from engines.parsed_blocks import ParsedPart
 from schemas.errors import UnreadableDocument
@@ -225,7 +225,7 @@ def _detect_in_zip(path: Path) -> str:
             )
         ):
             return file_format.media_type
-    if embedded.is_plain_archive(names):
+    if archive.is_plain_archive(names):
         return ZIP
     raise _make_unsupported_error("a ZIP archive", "Unpack it and send the files in it.")
 
