@@ -43,6 +43,7 @@ ATTACKS: dict[str, tuple[str, ...]] = {
     "A second database role reads foreign rows": ("tests/integration/test_row_level_security.py",),
     "Settings and sources over HTTP send keys or texts elsewhere": (
         "tests/journey/test_secret_exfiltration.py",
+        "tests/contract/test_hostile_replies.py",
         "tests/unit/test_approvals.py",
         "tests/unit/test_source_service.py",
     ),
@@ -71,10 +72,12 @@ ATTACKS: dict[str, tuple[str, ...]] = {
     "Texts and questions that freeze a worker or the API": ("tests/unit/test_linear_time.py",),
     "A parser that was taken over reads files, calls addresses, starts programs": (
         "tests/contract/test_confinement.py",
+        "tests/journey/test_working_folder.py",
         "tests/contract/test_sandbox.py",
     ),
     "Slow, endless and oversized requests": (
         "tests/integration/test_http_bounds.py",
+        "tests/unit/test_metrics_server.py",
         "tests/journey/test_ingest_limits.py",
         "tests/unit/test_validation_remedies.py",
     ),

@@ -56,7 +56,7 @@ class _MetricsHandler(WSGIRequestHandler):
             return False
         # A web page may rebind its own name to this address.
         host = self.headers.get("host", "").rpartition(":")[0] or self.headers.get("host", "")
-        is_local = ip_address(str(self.server.server_address[0])).is_loopback
+        is_local = ip_address(self.connection.getsockname()[0]).is_loopback
         if not is_local or is_numeric_host(host) or host in ("", "localhost", socket.gethostname()):
             return True
         self.send_error(421, "Use the address or localhost as host.")
