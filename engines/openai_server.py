@@ -174,7 +174,7 @@ class OpenAIServer:
         except (BodyTooLarge, UndecodableBody) as error:
             raise self._make_unusable_reply_error(error) from error
         except TimeoutError as error:
-            raise ServerCallError(f"{self._address} took more than {timeout_s:g} s.") from error
+            raise ServerCallError(f"{self._address} did not answer in {timeout_s:g} s.") from error
         # From specific to general: APIError is the base class of the other two.
         except openai.APIStatusError as error:
             metered.is_served = error.status_code in UNKNOWN_OUTCOME_STATUSES
