@@ -88,6 +88,7 @@ def ingest(
         force=force,
         wait_s=timeout_s if wait else None,
         concurrency=concurrency,
+        is_local=common.server is None,
     )
     report = asyncio.run(_run_batch(batch, common))
     if common.is_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import mimetypes
+import os
 import re
 import sys
 import threading
@@ -146,12 +147,26 @@ def _format_summary(batch: IngestBatch) -> str:
         if stage != "running"
     )
     state_summary = ", ".join(f"{number} {state}" for state, number in counts.most_common())
-    return f"{len(batch.items)} document{'s' if len(batch.items) > 1 else ''}: {state_summary}" + (
-        f" ({stage_summary})" if stage_summary else ""
+    busy = (
+        describe_busy_machine(os.getloadavg()[0], os.cpu_count() or 1) if batch.is_local else None
+    )
+    return (
+        f"{len(batch.items)} document{'s' if len(batch.items) > 1 else ''}: {state_summary}"
+        + (f" ({stage_summary})" if stage_summary else "")
+        + (f"; {busy}" if busy else "")
     )
 
 
 POLL_S = (0.05, 1.0)
+BUSY_LOAD_PER_CORE = 3.0
+"""Up to two come from the ingest itself."""
+
+
+def describe_busy_machine(load: float, cores: int) -> str | None:
+    """Explain why documents take longer than their processing does."""
+    if load <= BUSY_LOAD_PER_CORE * cores:
+        return None
+    return f"this machine is busy, load {load:.0f} on {cores} cores: documents wait for the CPU"
 
 
 @dataclass(slots=True)
@@ -265,6 +280,8 @@ class IngestBatch:
     wait_s: float | None = None
     concurrency: int = 16
     is_server_lost: bool = False
+    is_local: bool = False
+    """Whether the server runs on this machine, so that its load is known."""
 
     async def run(self, client: ApiClient) -> dict[str, Any]:
         """Send all items.

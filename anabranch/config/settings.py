@@ -385,7 +385,7 @@ class LexicalSettings(SettingsSection):
 
 class WorkerSettings(SettingsSection):
     niceness: int = Field(
-        10,
+        5,
         ge=0,
         le=19,
         description=(
