@@ -62,8 +62,11 @@ def inspect_pages(path: Path, max_pages: int) -> tuple[int, bool]:
         )
 
 
-def read(path: Path, pages: range) -> ParsedPart:
-    """Read the text layer of `pages` (1-based); pages that need OCR are listed in `unread`."""
+def read(path: Path, pages: range, *, keeps_hidden: bool = False) -> ParsedPart:
+    """Read the text layer of `pages` (1-based); pages that need OCR are listed in `unread`.
+
+    Text that a reader cannot see is left out with a notice, unless `keeps_hidden`.
+    """
     part = ParsedPart()
     with open_pdf(path) as document:
         if pages.start == 1:
@@ -74,21 +77,38 @@ def read(path: Path, pages: range) -> ParsedPart:
         document.init_forms()
         form = document.formenv
         text_pages: list[tuple[LayoutPage, list[str]]] = []
+        hidden_counts: dict[int, int] = {}
         for loaded in _iter_pages(document, pages):
             if _should_ocr(loaded):
                 part.unread.append(loaded.number)
             else:
-                text_pages.append(
-                    read_page_text(
-                        loaded.page, loaded.text, loaded.number, form.raw if form else None
-                    )
+                page, stamps, hidden_count = read_page_text(
+                    loaded.page,
+                    loaded.text,
+                    loaded.number,
+                    form.raw if form else None,
+                    keeps_hidden=keeps_hidden,
                 )
+                text_pages.append((page, stamps))
+                if hidden_count:
+                    hidden_counts[loaded.number] = hidden_count
+        if hidden_counts:
+            part.notices.append(_build_hidden_notice(hidden_counts))
         _clear_dominant_monospace([page for page, _ in text_pages])
         body_height = compute_pages_body_height(page for page, _ in text_pages)
         for page, stamps in text_pages:
             part.blocks += build_blocks(page, body_height, has_fonts=True)
             part.blocks += [ParsedBlock("paragraph", stamp, page=page.number) for stamp in stamps]
     return part
+
+
+def _build_hidden_notice(counts: dict[int, int]) -> Notice:
+    pages = ", ".join(f"page {page} ({count} words)" for page, count in counts.items())
+    return Notice(
+        code="HIDDEN_TEXT_NOT_READ",
+        detail="Text that a reader cannot see, because it has no contrast, is too small or is "
+        f"outside the page, was not read: {pages}.",
+    )
 
 
 def _read_document_parts(document: pdfium.PdfDocument, part: ParsedPart) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as c
@@ -14,6 +15,7 @@ RulingLine = tuple[float, float, float, float]
 _MAX_OBJECTS = 6000
 _MAX_THICKNESS = 3.0
 _MIN_LENGTH = 4.0
+_MIN_CONTRAST = 24
 
 
 def find_ruling_lines(page: pdfium.PdfPage) -> list[RulingLine]:
@@ -50,22 +52,47 @@ def _iter_edges(
         )
 
 
-def has_fill(page: pdfium.PdfPage, color: tuple[int, ...], x: float, y: float) -> bool:
-    """Return whether the page fills an area around a point with about this color."""
+@dataclass(frozen=True, slots=True)
+class FilledArea:
+    """Area that a path fills; its bounds in page space."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+    color: tuple[int, ...]
+
+    def hides(self, color: Sequence[int], x: float, y: float) -> bool:
+        """Return whether text of this color at a point has no contrast to the area."""
+        return (
+            self.left <= x <= self.right
+            and self.bottom <= y <= self.top
+            and all(
+                abs(own - other) < _MIN_CONTRAST
+                for own, other in zip(self.color, color, strict=False)
+            )
+        )
+
+
+def find_filled_areas(page: pdfium.PdfPage) -> list[FilledArea]:
+    """Return the filled areas that are higher than a line."""
+    count = c.FPDFPage_CountObjects(page.raw)
+    return list(_iter_filled_areas(page, count)) if count <= _MAX_OBJECTS else []
+
+
+def _iter_filled_areas(page: pdfium.PdfPage, count: int) -> Iterator[FilledArea]:
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
     channels = [ctypes.c_uint() for _ in range(4)]
-    for i in range(min(c.FPDFPage_CountObjects(page.raw), _MAX_OBJECTS)):
+    fill_mode, stroke = ctypes.c_int(), ctypes.c_int()
+    for i in range(count):
         area = c.FPDFPage_GetObject(page.raw, i)
         if (
             c.FPDFPageObj_GetType(area) == c.FPDF_PAGEOBJ_PATH
             and c.FPDFPageObj_GetBounds(area, left, bottom, right, top)
-            and left.value <= x <= right.value
-            and bottom.value <= y <= top.value
+            and min(right.value - left.value, top.value - bottom.value) > _MAX_THICKNESS
+            and c.FPDFPath_GetDrawMode(area, fill_mode, stroke)
+            and fill_mode.value
             and c.FPDFPageObj_GetFillColor(area, *channels)
-            and all(
-                abs(channel.value - value) < 24
-                for channel, value in zip(channels[:3], color, strict=False)
-            )
         ):
-            return True
-    return False
+            color = tuple(channel.value for channel in channels[:3])
+            yield FilledArea(left.value, bottom.value, right.value, top.value, color)

@@ -20,6 +20,7 @@ from engines.layout import LayoutPage, LayoutWord, TextRun
 from engines.layout.ruled_tables import replace_ruled_tables
 from engines.layout.text_runs import JOIN_GAP, compute_body_height
 from engines.parse.pdf_annotations import find_struck_areas, read_comments, read_field_runs
+from engines.parse.pdf_hidden import find_hidden_words
 from engines.parse.pdf_marks import attach_scripts, is_shifted, strike_words
 from engines.parse.pdf_paths import find_ruling_lines
 from schemas.values import Box
@@ -51,6 +52,8 @@ class _FontStyle:
     mono: bool
     turn: int
     """Rotation of the letters in counterclockwise quarter turns."""
+    address: int
+    """Of the text object."""
 
 
 def read_page_text(
@@ -58,10 +61,25 @@ def read_page_text(
     text: pdfium.PdfTextPage,
     number: int,
     form: c.FPDF_FORMHANDLE | None = None,
-) -> tuple[LayoutPage, list[str]]:
-    """Return the page with upright runs, and the text at other angles (stamps at the edge)."""
+    *,
+    keeps_hidden: bool = False,
+) -> tuple[LayoutPage, list[str], int]:
+    """Return the page with upright runs, the text at other angles, and the count of hidden words.
+
+    Text at other angles is mostly stamps at the edge. Comments are added to it.
+    """
     styles = _StyleReader(text)
     words = [(word, styles.read(word.first)) for word in _read_words(text, styles)]
+    hidden = set[int]()
+    if not keeps_hidden:
+        hidden = find_hidden_words(
+            page,
+            [
+                (word.left, word.bottom, word.right, word.top, style.size, style.address)
+                for word, style in words
+            ],
+        )
+        words = [word for i, word in enumerate(words) if i not in hidden]
     turns = Counter[int]()
     for word, style in words:
         turns[style.turn] += len(word.text)
@@ -80,10 +98,14 @@ def read_page_text(
     size = compute_body_height(runs) if runs else _FIELD_SIZE
     for value, box in read_field_runs(page, form):
         runs += _build_field_runs(value, view.to_upright_box(*box), size)
-    return LayoutPage(replace_ruled_tables(runs, rules), view.to_share_box, number), [
-        *([stamps] if stamps else []),
-        *read_comments(page),
-    ]
+    return (
+        LayoutPage(replace_ruled_tables(runs, rules), view.to_share_box, number),
+        [
+            *([stamps] if stamps else []),
+            *read_comments(page),
+        ],
+        len(hidden),
+    )
 
 
 _FIELD_SIZE = 10.0
@@ -188,7 +210,7 @@ class _StyleReader:
         key = _get_text_object_address(self._raw, i)
         style = self._styles.get(key) if key else None
         if style is None:
-            style = self._styles[key] = _read_style(self._raw, i)
+            style = self._styles[key] = _read_style(self._raw, i, key or 0)
         return style
 
     def is_shifted(self, i: int, j: int) -> bool:
@@ -203,7 +225,7 @@ class _StyleReader:
         return is_shifted(first.size, second.size, rise)
 
 
-def _read_style(raw: c.FPDF_TEXTPAGE, i: int) -> _FontStyle:
+def _read_style(raw: c.FPDF_TEXTPAGE, i: int, address: int) -> _FontStyle:
     flags, buffer = ctypes.c_int(), ctypes.create_string_buffer(128)
     c.FPDFText_GetFontInfo(raw, i, buffer, 128, ctypes.byref(flags))
     named_bold, named_mono = _classify_font_name(buffer.value)
@@ -213,7 +235,8 @@ def _read_style(raw: c.FPDF_TEXTPAGE, i: int) -> _FontStyle:
     size = c.FPDFText_GetFontSize(raw, i) * math.hypot(matrix.c, matrix.d)
     bold = named_bold or bool(flags.value & _FORCE_BOLD) or c.FPDFText_GetFontWeight(raw, i) >= 600
     mono = named_mono or bool(flags.value & _FIXED_PITCH)
-    return _FontStyle(size, bold, mono, round(-c.FPDFText_GetCharAngle(raw, i) / (math.pi / 2)) % 4)
+    turn = round(-c.FPDFText_GetCharAngle(raw, i) / (math.pi / 2)) % 4
+    return _FontStyle(size, bold, mono, turn, address)
 
 
 def read_rise(raw: c.FPDF_TEXTPAGE, i: int, turn: int) -> float:
