@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from engines.layout.text_blocks import UNDECIDED_HYPHEN
+from engines.layout.text_blocks import UNDECIDED_HYPHEN, join_lines
 from engines.parse.line_hyphens import count_words, resolve_hyphens
 from engines.parse.page_tables import complete_tables
 from engines.parsed_blocks import ParsedBlock, ParsedPart
@@ -23,13 +23,15 @@ def assemble_transcript(parts: Sequence[ParsedPart], *, pages: int | None) -> Tr
     parsed_blocks = assign_levels(
         complete_tables(
             _resolve_line_hyphens(
-                remove_running_headers(
-                    [
-                        parsed_block
-                        for part in parts
-                        for parsed_block in part.blocks
-                        if parsed_block.text.strip()
-                    ]
+                _join_divided_sentences(
+                    remove_running_headers(
+                        [
+                            parsed_block
+                            for part in parts
+                            for parsed_block in part.blocks
+                            if parsed_block.text.strip()
+                        ]
+                    )
                 )
             )
         )
@@ -45,6 +47,37 @@ def assemble_transcript(parts: Sequence[ParsedPart], *, pages: int | None) -> Tr
         document_date=next((part.document_date for part in parts if part.document_date), None),
         warnings=list(dict.fromkeys(notice for part in parts for notice in part.notices)),
     )
+
+
+def _join_divided_sentences(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
+    """Join the paragraphs that a page break divides within a sentence.
+
+    The joined block has the page and box of its beginning.
+    """
+    joined: list[ParsedBlock] = []
+    last_pages: dict[int, int] = {}
+    for block in blocks:
+        upper = joined[-1] if joined else None
+        if (
+            upper is not None
+            and block.page is not None
+            and upper.page is not None
+            and upper.kind == block.kind == "paragraph"
+            and block.page == last_pages.get(id(upper), upper.page) + 1
+            and (block.text[:1].islower() or upper.text.endswith((",", "-", "\u2010")))
+            and not upper.text.endswith(_SENTENCE_ENDS)
+            and len(upper.text) >= _MIN_DIVIDED_CHARACTERS
+        ):
+            upper.text = join_lines([upper.text, block.text])
+            last_pages[id(upper)] = block.page
+        else:
+            joined.append(block)
+    return joined
+
+
+_SENTENCE_ENDS = (".", "!", "?", ":", ";", "…", "”", '"', "»")
+_MIN_DIVIDED_CHARACTERS = 25
+"""Shorter paragraphs before a page break are labels rather than sentences."""
 
 
 def _resolve_line_hyphens(blocks: list[ParsedBlock]) -> list[ParsedBlock]:

@@ -62,10 +62,10 @@ def inspect_pages(path: Path, max_pages: int) -> tuple[int, bool]:
         )
 
 
-def read(path: Path, pages: range, *, keeps_hidden: bool = False) -> ParsedPart:
+def read(path: Path, pages: range) -> ParsedPart:
     """Read the text layer of `pages` (1-based); pages that need OCR are listed in `unread`.
 
-    Text that a reader cannot see is left out with a notice, unless `keeps_hidden`.
+    Text that a reader cannot see is left out with a notice, unless `keep_hidden_text` is in force.
     """
     part = ParsedPart()
     with open_pdf(path) as document:
@@ -87,7 +87,6 @@ def read(path: Path, pages: range, *, keeps_hidden: bool = False) -> ParsedPart:
                     loaded.text,
                     loaded.number,
                     form.raw if form else None,
-                    keeps_hidden=keeps_hidden,
                 )
                 text_pages.append((page, stamps))
                 if hidden_count:

@@ -86,10 +86,10 @@ def _find_invisible(
 ) -> set[int]:
     left, bottom, right, top = page.get_bbox()
     longest = max(right - left, top - bottom, 1.0)
-    scale = min(2.0, _MAX_RENDERED_SIDE / longest)
+    scale = min(1.0, _MAX_RENDERED_SIDE / longest)
     # Without the page's rotation, so that its corners are those of the words.
     bitmap = page.render(scale=scale, rotation=-page.get_rotation() % 360)
-    image = bitmap.to_pil().convert("RGB")
+    image = bitmap.to_pil()
     invisible = set()
     for i in suspects:
         x0, y0, x1, y1, _, _ = words[i]

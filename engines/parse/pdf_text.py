@@ -19,6 +19,7 @@ import pypdfium2.raw as c
 from engines.layout import LayoutPage, LayoutWord, TextRun
 from engines.layout.ruled_tables import replace_ruled_tables
 from engines.layout.text_runs import JOIN_GAP, compute_body_height
+from engines.parse.hidden_text import is_hidden_text_kept
 from engines.parse.pdf_annotations import find_struck_areas, read_comments, read_field_runs
 from engines.parse.pdf_hidden import find_hidden_words
 from engines.parse.pdf_marks import attach_scripts, is_shifted, strike_words
@@ -61,8 +62,6 @@ def read_page_text(
     text: pdfium.PdfTextPage,
     number: int,
     form: c.FPDF_FORMHANDLE | None = None,
-    *,
-    keeps_hidden: bool = False,
 ) -> tuple[LayoutPage, list[str], int]:
     """Return the page with upright runs, the text at other angles, and the count of hidden words.
 
@@ -71,7 +70,7 @@ def read_page_text(
     styles = _StyleReader(text)
     words = [(word, styles.read(word.first)) for word in _read_words(text, styles)]
     hidden = set[int]()
-    if not keeps_hidden:
+    if not is_hidden_text_kept():
         hidden = find_hidden_words(
             page,
             [

@@ -145,7 +145,9 @@ async def test_too_large_result_is_a_limit_of_its_document(sandbox: Sandbox) -> 
     assert caught.value.code in ("TOO_MUCH_TEXT", "MEMORY_EXCEEDED")
 
 
-PART = b'{"blocks":[%s],"title":null,"language":null,"document_date":null,"ocr_pages":[],"unread":[]}'
+PART = (
+    b'{"blocks":[%s],"title":null,"language":null,"document_date":null,"ocr_pages":[],"unread":[]}'
+)
 FORGED_PARTS = (
     b"[" * 100_000,
     b"null",

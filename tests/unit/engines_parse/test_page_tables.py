@@ -140,3 +140,47 @@ def test_spanning_names_are_repeated_above_their_columns(tmp_path: Path) -> None
         "| --- | --- | --- | --- | --- |",
         "| seal | 13 | 14 | 15 | 16 |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower", "text"),
+    [
+        (
+            "The deposit of the upper basin amounts",
+            "to 6,250 euros.",
+            "The deposit of the upper basin amounts to 6,250 euros.",
+        ),
+        (
+            "The keeper looks after the yearly mainte-",
+            "nance of the gate.",
+            "The keeper looks after the yearly maintenance of the gate.",
+        ),
+        (
+            "The keeper has the keys of the north gate,",
+            "Lock 4 and the store.",
+            "The keeper has the keys of the north gate, Lock 4 and the store.",
+        ),
+        (
+            "The keeper has the keys of the north gate.",
+            "the store is open.",
+            "The keeper has the keys of the north gate.",
+        ),
+        (
+            "The keeper has the keys of the north gate",
+            "The store is open.",
+            "The keeper has the keys of the north gate",
+        ),
+    ],
+)
+def test_sentence_continues_across_a_page_break(
+    tmp_path: Path, upper: str, lower: str, text: str
+) -> None:
+    found = parse_drawn_pdf(
+        tmp_path,
+        draw_on_pages(
+            lambda canvas: draw_lines(canvas, 60, 300, [upper], 10),
+            lambda canvas: draw_lines(canvas, 60, 700, [lower], 10),
+        ),
+        pages=2,
+    )
+    assert list_blocks(found)[0] == ("paragraph", text)

@@ -14,6 +14,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from engines.parse import pdf
 from engines.parse.assembly import assemble_transcript
+from engines.parse.hidden_text import keep_hidden_text
 from tests.unit.engines_parse.sample_files import render_text_image, write_file
 from tests.unit.engines_parse.test_pdf_layout import (
     draw_lines,
@@ -130,6 +131,7 @@ def test_text_outside_the_crop_box_is_left_out(tmp_path: Path) -> None:
     path = write_file(tmp_path, "x.pdf", data.getvalue())
     found = assemble_transcript([pdf.read(path, range(1, 2))], pages=1)
     assert found.markdown == "The fee is 530 euros."
-    kept = assemble_transcript([pdf.read(path, range(1, 2), keeps_hidden=True)], pages=1)
+    with keep_hidden_text(True):
+        kept = assemble_transcript([pdf.read(path, range(1, 2))], pages=1)
     assert "It was 510." in kept.markdown
     assert kept.warnings == []
