@@ -1,6 +1,13 @@
 """Page layout: converts text runs with boxes, from PDF or OCR, to blocks in reading order."""
 
 from engines.layout.page_blocks import build_blocks, compute_pages_body_height
-from engines.layout.text_runs import LayoutPage, LayoutWord, TextRun
+from engines.layout.text_runs import LayoutPage, LayoutWord, TextRun, find_running_lines
 
-__all__ = ["LayoutPage", "TextRun", "LayoutWord", "compute_pages_body_height", "build_blocks"]
+__all__ = [
+    "find_running_lines",
+    "LayoutPage",
+    "TextRun",
+    "LayoutWord",
+    "compute_pages_body_height",
+    "build_blocks",
+]

@@ -40,7 +40,12 @@ def build_blocks(page: LayoutPage, body_height: float, *, has_fonts: bool) -> li
     Without `has_fonts` (OCR), sizes are rough and weights unknown.
     """
     blocks: list[ParsedBlock] = []
-    for region in split_regions(page.runs):
+    running_ids = {id(run) for line in page.running_lines for run in line}
+    body = [run for run in page.runs if id(run) not in running_ids]
+    middle = min((run.y0 for run in body), default=0.0)
+    above = [line for line in page.running_lines if line[0].y0 < middle]
+    below = [line for line in page.running_lines if line[0].y0 >= middle]
+    for region in [*above, *split_regions(body), *below]:
         rows = group_rows(region, JOIN_GAP if has_fonts else _OCR_JOIN_GAP)
         start = 0
         # The ruled tables in place, and the blocks of the rows between them.

@@ -99,6 +99,8 @@ class LayoutPage:
     to_page_box: Callable[[Box], Box]
     number: int | None = None
     unit: float = 1.0
+    running_lines: list[list[TextRun]] = field(default_factory=list)
+    """First and last lines that other pages repeat, which no sentence includes."""
 
 
 def compute_bounds(runs: Iterable[TextRun]) -> Box:
@@ -146,6 +148,28 @@ def group_lines(runs: Sequence[TextRun]) -> list[list[TextRun]]:
         else:
             line_groups.append((run.y0, run.y1, [run]))
     return [sorted(members, key=lambda run: run.x0) for _, _, members in line_groups]
+
+
+_RUNNING_DIGITS = re.compile(r"\d+")
+_MIN_RUNNING_PAGES = 3
+
+
+def find_running_lines(pages: Sequence[LayoutPage]) -> None:
+    """Fill the `running_lines` of pages: outermost lines that are equal but for their numbers."""
+    places: dict[tuple[int, str], list[tuple[LayoutPage, list[TextRun]]]] = {}
+    for page in pages:
+        lines = group_lines(page.runs)
+        # A page of one line has nothing else to read.
+        for edge in (0, -1) if len(lines) > 1 else ():
+            # Several runs may be the first row of a table that each page repeats.
+            if len(lines[edge]) == 1 and not lines[edge][0].table:
+                text = " ".join(run.text for run in lines[edge])
+                key = edge, _RUNNING_DIGITS.sub("#", text.lower())
+                places.setdefault(key, []).append((page, lines[edge]))
+    for found in places.values():
+        if len(found) >= max(_MIN_RUNNING_PAGES, len(pages) / 5):
+            for page, line in found:
+                page.running_lines.append(line)
 
 
 def _merge_neighbors(members: list[TextRun], gap: float) -> list[TextRun]:

@@ -15,7 +15,12 @@ from pathlib import Path
 import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
-from engines.layout import LayoutPage, build_blocks, compute_pages_body_height
+from engines.layout import (
+    LayoutPage,
+    build_blocks,
+    compute_pages_body_height,
+    find_running_lines,
+)
 from engines.parse.pdf_annotations import read_attachment_names, read_xfa_values
 from engines.parse.pdf_text import read_page_text
 from engines.parse.refusals import check_pages, make_corrupt_error, make_encrypted_error
@@ -94,6 +99,7 @@ def read(path: Path, pages: range) -> ParsedPart:
         if hidden_counts:
             part.notices.append(_build_hidden_notice(hidden_counts))
         _clear_dominant_monospace([page for page, _ in text_pages])
+        find_running_lines([page for page, _ in text_pages])
         body_height = compute_pages_body_height(page for page, _ in text_pages)
         for page, stamps in text_pages:
             part.blocks += build_blocks(page, body_height, has_fonts=True)

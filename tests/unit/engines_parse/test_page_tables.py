@@ -184,3 +184,19 @@ def test_sentence_continues_across_a_page_break(
         pages=2,
     )
     assert list_blocks(found)[0] == ("paragraph", text)
+
+
+def test_running_header_close_to_the_text_is_not_part_of_its_sentence(tmp_path: Path) -> None:
+    names = ["alder", "birch", "cedar", "damson"]
+    numbers = iter(range(4))
+
+    def draw(canvas: Canvas) -> None:
+        number = next(numbers)
+        name = names[number]
+        draw_lines(canvas, 60, 790, [f"Handbook of the lock, part {number}"], 10)
+        draw_lines(canvas, 60, 776, [f"to five {name} boats of the harbour."], 10)
+        draw_lines(canvas, 60, 600, [f"The deposit of the {name} basin then amounts"], 10)
+
+    found = parse_drawn_pdf(tmp_path, draw, pages=4)
+    assert "Handbook" not in found.markdown
+    assert "alder basin then amounts to five birch boats of the harbour." in found.markdown
