@@ -56,6 +56,8 @@ class _Marker:
     hidden: list[str] = field(default_factory=list)
     preceding: str = ""
     """The text so far of the block that is visited."""
+    is_inside_mark: bool = False
+    """True inside struck text that one mark encloses."""
     following: list[HtmlElement | str] = field(default_factory=list)
     """The next sibling, if any."""
 
@@ -83,7 +85,7 @@ class _Marker:
                 continue
             if child.tag in STRUCTURE_TAGS or child.tag == "br":
                 self.preceding = ""
-            child_struck = is_struck(child, style)
+            child_struck = not self.is_inside_mark and is_struck(child, style)
             if (words := self._format_mark(child, element)) is not None:
                 child = HtmlElement(
                     "span", {k: v for k, v in child.attributes.items() if k == "id"}
@@ -92,7 +94,9 @@ class _Marker:
                 self._add_preceding(words)
             elif child_struck and not struck and not _has_structure(child):
                 # One mark around the whole, instead of one around each of its parts.
+                self.is_inside_mark = True
                 self.visit(child, *child_colors, False)
+                self.is_inside_mark = False
                 child.children = [format_struck(child.get_text())]
             else:
                 self.visit(child, *child_colors, struck or child_struck)

@@ -188,6 +188,6 @@ def test_markdown_marks_are_those_of_other_formats(source: str, expected: str) -
     "piece", ["<sup>1", "1<del>", "<abbr title=a>", "<dl><dt>a", "<form>", "a<sup>1</sup>", "<b>x"]
 )
 def test_hostile_marks_take_linear_time(piece: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     html.read((piece * 20_000).encode())
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

@@ -228,6 +228,6 @@ def test_calendar_is_lines() -> None:
     ],
 )
 def test_hostile_mail_takes_little_time(source: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     read(source.encode())
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
