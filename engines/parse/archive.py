@@ -17,6 +17,7 @@ UNCHECKED_UNPACKED_BYTES = 32 * 1024**2
 MAX_COMPRESSION_RATIO = 200
 """Office files rarely exceed a ratio of 50. Not checked below UNCHECKED_UNPACKED_BYTES."""
 
+_CONTAINER_NAMES = ("mimetype", "[Content_Types].xml", "META-INF/MANIFEST.MF")
 _CHUNK_BYTES = 1024**2
 
 

@@ -16,7 +16,9 @@ from pathlib import Path, PurePosixPath
 from typing import cast
 
 from engines.parse import archive, assembly
+from engines.parse.formats import FORMAT_BY_TYPE, detect_media_type
 from engines.parse.refusals import spend
+from engines.parse.text import declare_charset
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.errors import AnabranchError
 from schemas.values import Notice
@@ -139,10 +141,6 @@ def _find_refusal(data: bytes, budget: _EmbeddingBudget) -> str | None:
 
 
 def _read_file(name: str, data: bytes, media_type: str | None) -> ParsedPart:
-    # Imported here: the formats name this module's reader of archives.
-    from engines.parse.formats import FORMAT_BY_TYPE, detect_media_type
-    from engines.parse.text import declare_charset
-
     path = cast(Path, MemoryFile(data))
     with declare_charset(media_type):
         detected = detect_media_type(path, name, media_type)

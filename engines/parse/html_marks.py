@@ -45,6 +45,7 @@ _POWER_BASE = re.compile(r"(?:^|[^\d.,])10$|(?:[×xX·*]\s*10)$")
 _SHORT_COUNT = re.compile(r"(?:^|[^\d.,])\d{1,2}\.?$|n\.$", re.I)
 _LAST_WORD = re.compile(r"[^\W\d_]+$")
 _DECIMAL = re.compile(r"\d[.,]\d+$")
+_PRICE = re.compile(r"[€$£¥]\s?\d{1,3}(?:[., ]?\d{3})*$")
 _ELEMENT_SYMBOL = re.compile(r"[A-Z][a-z]?\b")
 _MAX_SHOWN = 60
 
@@ -178,7 +179,11 @@ class _Marker:
             or _NOTE_NAMES.search(names) is not None
             or self._is_bare_note(words)
         )
-        return self._format_note(words) if is_note else format_superscript(words)
+        if is_note:
+            return self._format_note(words)
+        # Cents: €12 and a raised 99.
+        is_price = len(words) == 2 and words.isdigit() and _PRICE.search(self.preceding)
+        return f".{words}" if is_price else format_superscript(words)
 
     def _is_bare_note(self, words: str) -> bool:
         """Decide whether raised text without a link marks a note, by its base and the notes."""
@@ -215,6 +220,9 @@ class _Marker:
         ):
             return False
         if label in self.note_labels:
+            return True
+        # No number is raised to the power 1.
+        if label == "1":
             return True
         # Integers and brackets are raised to powers, decimal and grouped numbers hardly ever.
         is_raised = base[-1] in ")]" or base[-1].isdigit()

@@ -12,6 +12,7 @@ Declarations = dict[str, str]
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.S)
 _SIMPLE_SELECTOR = re.compile(r"([a-z][a-z0-9]*|\*)?(?:([.#])([\w-]+))?", re.I)
 _ZERO = re.compile(r"[+-]?0*\.?0*(?:[a-z]+|%)?")
+_FAR_OFF = re.compile(r"-\d{3,}(?:\.\d+)?(?:px|em|rem|%|vw)")
 _CHANNELS = re.compile(r"rgba?\(([\d.]+)[\s,]+([\d.]+)[\s,]+([\d.]+)(?:[\s,/]+([\d.]+)(%?))?\)")
 _NAMED_COLORS = {
     "white": (255, 255, 255), "black": (0, 0, 0), "red": (255, 0, 0), "yellow": (255, 255, 0),
@@ -67,6 +68,7 @@ def is_invisible(style: Declarations, color: Color | None, background: Color | N
         style.get("display") == "none"
         or style.get("visibility") in ("hidden", "collapse")
         or any(_ZERO.fullmatch(style.get(name, "1")) for name in ("font-size", "opacity"))
+        or any(_FAR_OFF.match(style.get(name, "")) for name in ("left", "top", "text-indent"))
         or (
             color is not None
             and background is not None

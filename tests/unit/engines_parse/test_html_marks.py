@@ -47,6 +47,9 @@ def test_exponents_and_indices_stay_raised_and_lowered(source: str, expected: st
         ("costs 12<sup>[5]</sup>", "costs 12[^5]"),
         ("costs 310<sup>a</sup>", "costs 310[^a]"),
         ("costs 12<sup>*</sup>", "costs 12*"),
+        ("(17 sq mi)<sup>1</sup>", "(17 sq mi)[^1]"),
+        ("20 m<sup>2</sup><sup>1</sup>", "20 m²[^1]"),
+        ("costs €12<sup>99</sup>", "costs €12.99"),
     ],
 )
 def test_note_marks_never_join_a_number(source: str, expected: str) -> None:
@@ -90,6 +93,7 @@ def test_struck_rows_and_paragraphs_are_struck_cell_by_cell() -> None:
         "hidden",
         "style='font-size:0px'",
         "style='opacity:0'",
+        "style='position:absolute;left:-9999px'",
         "style='color:#fff'",
         "style='color:white;background:#FFFFFF'",
         "style='color:rgb(0,0,0);background-color:black'",
