@@ -14,14 +14,29 @@ from retrieval.words import (
     MONTHS,
     NUMERALS,
     find_month_keys,
+    fold_signs,
     is_function_word,
     split_words,
     stem_word,
     strip_accents,
 )
 
-_TOKEN = re.compile(r"\w+(?:[-./,:]\w+)*")
-_PARTS = re.compile(r"[-./,:]")
+# Questions and texts are cut by the same expression: a name that only one side cuts never matches.
+# Typeset dashes and apostrophes, for questions, whose places must stay; texts have them folded.
+_JOINER = r"[-./,:'\u2010-\u2015\u2212\u2019\u00ad]"
+_TOKEN = re.compile(rf"\d{{1,3}}(?:[ \u00a0\u2009\u202f]\d{{3}})+(?!\w)|\w+(?:{_JOINER}\w+)*")
+_PARTS = re.compile(r"[-./,:']")
+# Names on both sides of these are two names.
+_NAME_BREAK = re.compile(r"[/,:]")
+_POSSESSIVE = re.compile(r"['\u2019]s$", re.I)
+_ELIDED_ARTICLE = re.compile(r"^(?:[a-z]|qu)['\u2019](?=[^\W\d_a-z])")
+# A run of letters or of digits, and what separates it from the next one.
+_RUN = re.compile(r"([^\W\d_]+|\d+)((?:[^\w]|_)*)")
+# 1,250,000 and 501 234 567, of one kind of separators.
+_DIGIT_GROUPS = re.compile(r"(?<![\w.,])\d{1,3}([., '])\d{3}(?:\1\d{3})*(?!\w)")
+# In "opened in 12 cities", IN-12 is not named.
+_SMALL_WORD_AND_NUMBER = re.compile(r"(?<=[a-z]) (?=\d)")
+_ACRONYM = re.compile(r"(?<!\w)(?:[A-Z]\.?){2,5}(?!\w)")
 _RANGE = re.compile(
     r"(?<![\w.,])(\d{1,4}) ?(?:to|until|through|and|a|até|e|hasta|y|bis|und|à|et|[-–—]) ?(\d{1,4})"
     r"(?![\w]|[.,]\d)"
@@ -72,18 +87,37 @@ class TextTerms:
     stems: frozenset[str]
     ranges: tuple[tuple[int, int], ...]
     labels: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    # Runs of letters and of digits, behind "~" where nothing separates them, behind a blank where a
+    # sign or blank does, and behind "|" elsewhere.
+    runs: str = "||"
+    acronyms: frozenset[str] = frozenset()
 
     def holds_code(self, code: str) -> bool:
-        """Tell whether the text holds the code, or a range of numbers that includes it."""
+        """Tell whether the text holds the code, or a range of numbers that includes it.
+
+        KX5510 and KX 5510 are KX-5510, and 1250000 is 1,250,000.
+        """
         folded_code = _fold(code)
-        if folded_code in self.tokens:
+        if any(char.isalpha() for char in folded_code):
+            return self._holds_runs(_join_digit_groups(folded_code))
+        if folded_code in self.tokens or _join_digit_groups(folded_code) in self.tokens:
             return True
         if folded_code.isdecimal() and len(folded_code) <= 4:
             return any(low <= int(folded_code) <= high for low, high in self.ranges)
         return False
 
     def holds_name(self, name: str) -> bool:
-        return stem_word(name) in self.stems
+        """Tell whether the text holds the name, with other signs or none between its parts."""
+        if is_function_word(name):
+            return name in self.acronyms
+        folded_name = _fold(name)
+        if len(_RUN.findall(folded_name)) < 2:
+            return stem_word(name) in self.stems
+        return _PARTS.sub("", folded_name) in self.tokens or self._holds_runs(folded_name, "e?s?")
+
+    def _holds_runs(self, term: str, ending: str = "") -> bool:
+        pattern = "[ ~]".join(run for run, _ in _RUN.findall(term))
+        return re.search(rf"[ |]{pattern}{ending}[ |]", self.runs) is not None
 
     def lacks_label(self, noun: str, number: int) -> bool:
         """Tell whether the text numbers such things, and none with this number."""
@@ -106,7 +140,7 @@ def find_question_terms(question: str, language: str | None) -> QuestionTerms:
         for word in re.findall(r"[^\W\d_]{2,}", question)
     )
     for match in _TOKEN.finditer(question):
-        token = match.group()
+        token = _POSSESSIVE.sub("", match.group())
         if any(char.isdigit() for char in token):
             if len(token) > 1:
                 codes[token] = None
@@ -114,15 +148,20 @@ def find_question_terms(question: str, language: str | None) -> QuestionTerms:
                     identifiers[token] = None
         elif (
             has_lower_case
-            and token[0].isupper()
-            and len(token) > 2
             and language not in _CAPITALIZING_LANGUAGES
             and question[: match.start()].strip()
             and not _SENTENCE_END.search(question[: match.start()])
-            and not is_function_word(token)
         ):
-            names[token] = None
+            parts = [_ELIDED_ARTICLE.sub("", part) for part in _NAME_BREAK.split(token)]
+            names.update(dict.fromkeys(filter(_is_name, parts)))
     return QuestionTerms(tuple(codes), tuple(names), tuple(identifiers))
+
+
+def _is_name(token: str) -> bool:
+    # In capitals, WHO and IT are acronyms.
+    if is_function_word(token):
+        return len(token) > 1 and token.isupper()
+    return len(token) > 2 and token[0].isupper()
 
 
 def _is_identifier(token: str, following: str) -> bool:
@@ -168,21 +207,38 @@ def _index_labels(text: str) -> dict[str, frozenset[int]]:
 
 
 def index_text_terms(texts: Iterable[str]) -> TextTerms:
-    text = _fold("\n".join(texts))
+    original = "\n".join(texts)
+    text = _fold(original)
     tokens: set[str] = set()
     for match in _TOKEN.finditer(text):
         token = match.group()
-        tokens.update((token, *(part for part in _PARTS.split(token) if part)))
-        # 2,450 and 2.450 and 2450 are one number.
-        tokens.update([_PARTS.sub("", token)] if token[0].isdigit() else [])
+        parts = _PARTS.split(token)
+        # 2,450 and 2.450 and 2450 are one number, and wi-fi and wifi one name.
+        tokens.update((token, "".join(parts), *filter(None, parts)))
+    joined = _join_digit_groups(text)
+    tokens.update(_join_digit_groups(match.group()) for match in _DIGIT_GROUPS.finditer(text))
     ranges = [(int(low), int(high)) for low, high in _RANGE.findall(text)]
-    stems = {stem_word(word) for word in split_words(text)} | find_month_keys(text)
+    stems = {stem_word(word) for word in (*split_words(text), *tokens)} | find_month_keys(text)
+    spaced = _SMALL_WORD_AND_NUMBER.sub("  ", strip_accents(fold_signs(original))).lower()
     return TextTerms(
         frozenset(tokens),
         frozenset(stems),
         tuple((low, high) for low, high in ranges if low < high <= low + _MAX_RANGE),
         _index_labels(text),
+        _join_runs(spaced) + (_join_runs(_join_digit_groups(spaced)) if joined != text else ""),
+        frozenset(name.replace(".", "") for name in _ACRONYM.findall(original)),
     )
+
+
+def _join_runs(text: str) -> str:
+    pieces = ["|"]
+    for run, gap in _RUN.findall(text):
+        pieces += (run, "|" if len(gap) > 1 or gap == "\n" else " " if gap else "~")
+    return "".join(pieces).rstrip("~") + "|"
+
+
+def _join_digit_groups(text: str) -> str:
+    return _DIGIT_GROUPS.sub(lambda match: match.group().replace(match[1], ""), text)
 
 
 def find_alternatives(missing: Iterable[str], texts: Iterable[str]) -> list[str]:
@@ -195,7 +251,7 @@ def find_alternatives(missing: Iterable[str], texts: Iterable[str]) -> list[str]
     counts = Counter(
         match.group()
         for text in texts
-        for match in _TOKEN.finditer(text)
+        for match in _TOKEN.finditer(fold_signs(text))
         if shapes and _get_shape(match.group()) in shapes
     )
     return sorted(code for code, _ in counts.most_common(MAX_ALTERNATIVES))
@@ -207,4 +263,4 @@ def _get_shape(token: str) -> str:
 
 
 def _fold(text: str) -> str:
-    return strip_accents(text.lower())
+    return strip_accents(fold_signs(text.lower()))

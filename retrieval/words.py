@@ -16,6 +16,16 @@ MIN_ROOT_LETTERS, MAX_ENDING_LETTERS = 3, 7
 # Shorter beginnings are shared by chance.
 _MIN_FORM_LETTERS = 4
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
+# Typeset signs as they are typed. A soft hyphen is a place to break the line, and no sign.
+_SIGNS = str.maketrans(
+    dict.fromkeys((*range(0x2010, 0x2016), 0x2212, 0xFE63, 0xFF0D), "-")
+    | dict.fromkeys((0x2018, 0x2019, 0x02BC, 0xFF07), "'")
+    | dict.fromkeys((0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF), None)
+    # Otherwise 10⁶ would become 106.
+    | {ord(sign): f"^{value}" for value, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
+)
+# Possessive endings and elided articles: Maria's, l'hôtel, d'Oeste.
+_AFFIX = re.compile(r"^(?:[a-z]|qu)'(?=\w{2})|'s?$")
 
 FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
     language: frozenset(listed.split())
@@ -69,9 +79,14 @@ _NUMBER_KEYS: Mapping[str, str] = {
 }
 
 
+def fold_signs(text: str) -> str:
+    """Return the text with typed dashes and apostrophes, without soft hyphens."""
+    return text if text.isascii() else text.translate(_SIGNS)
+
+
 def split_words(text: str) -> list[str]:
     """Return lower-case words in order, numbers included."""
-    return [word.lower() for word in _WORD.findall(text)]
+    return [word.lower() for word in _WORD.findall(fold_signs(text))]
 
 
 def find_words(text: str) -> list[tuple[str, int, int]]:
@@ -89,10 +104,13 @@ def extract_content_words(text: str, language: str | None = None) -> list[str]:
     removed.
     """
     stop_words = FUNCTION_WORDS.get(language or "", _ALL_FUNCTION_WORDS)
+    has_cases = not text.isupper()
     return [
-        word
-        for word in split_words(text)
-        if word not in stop_words and (len(word) > 1 or word.isdigit())
+        word.lower()
+        for word in _WORD.findall(fold_signs(text))
+        # "WHO" in a text with small letters is an acronym.
+        if (word.lower() not in stop_words or (has_cases and word.isupper()))
+        and (len(word) > 1 or word.isdigit())
     ]
 
 
@@ -176,7 +194,7 @@ def stem_word(word: str) -> str:
 
     At most six letters. A number has the key of its digits: "three" that of "3".
     """
-    stem = strip_accents(word.lower())
+    stem = _AFFIX.sub("", strip_accents(fold_signs(word.lower())))
     if number := _NUMBER_KEYS.get(stem):
         return number
     stem = stem[:-1] if len(stem) > 3 and stem.endswith("s") else stem

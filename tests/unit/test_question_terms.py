@@ -127,3 +127,93 @@ def test_alternatives_have_the_shape_of_the_missing_code() -> None:
     texts = ["The HX-9 and the HX-11 are brazed; the FT-180 is not.", "An HX-9 weighs 5 kg."]
     assert find_alternatives(["HX-12"], texts) == ["HX-11", "HX-9"]
     assert find_alternatives(["45"], ["weeks 40 and 41"]) == []
+
+
+NAMES = (
+    "Ms Smith-Jones leads hall 2. Mr O’Connor waits. Nurse Maria's shift ends. The Wi‑Fi is on. "
+    "The L'Oréal office opened. Node.js listens. The Ph.D. grant lasts. The U.S. office has staff. "
+    "A feira de Sant'Ana abre. O rio de Vila-Chã sobe. A Costa d’Oeste arde. Bosch's drill fell. "
+    "Guine-Bissau vota. Baden-Württembergs Haus. The T‐shirt and the e-mail list. Jean–Luc sings."
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "missing"),
+    [
+        ("Which hall does Ms Smith-Jones lead?", ()),
+        ("Which hall does Ms Smith–Jones's aunt lead?", ()),
+        ("Which ward does Mr O'Connor lead?", ()),
+        ("When does Maria’s shift end?", ()),
+        ("What is the WiFi password?", ()),
+        ("What is the WI-FI password?", ()),
+        ("When did the L’Oreal office open?", ()),
+        ("On which port does Node.js listen?", ()),
+        ("How long does the PhD grant last?", ()),
+        ("How many staff has the U.S. office?", ()),
+        ("How many staff has the US office?", ()),
+        ("Quando abre a feira de Sant’Ana?", ()),
+        ("Quando sobe o rio de Vila Chã?", ()),
+        ("Quando ardeu a Costa d'Oeste?", ()),
+        ("What does the Bosch drill cost?", ()),
+        ("Como vota a Guiné-Bissau?", ()),
+        ("Who owns the Baden-Württemberg house?", ()),
+        ("Where is the T-shirt sold?", ()),
+        ("Who reads the Email list?", ()),
+        ("What does Jean-Luc sing?", ()),
+        ("Which hall does Ms Smith-Brown lead?", ("Smith-Brown",)),
+        ("Which ward does Mr O'Brien lead?", ("O'Brien",)),
+        ("Quando sobe o rio de Vila-Real?", ("Vila-Real",)),
+        ("On which port does Node.py listen?", ("Node.py",)),
+        ("Quando ardeu a Costa d'Oriente?", ("Oriente",)),
+        ("When does Marina's shift end?", ("Marina",)),
+    ],
+)
+def test_names_are_held_however_they_are_punctuated(
+    question: str, missing: tuple[str, ...]
+) -> None:
+    held = index_text_terms([NAMES])
+    names = find_question_terms(question, "en").names
+    assert names
+    assert tuple(name for name in names if not held.holds_name(name)) == missing
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "is_held"),
+    [
+        *((f"The seal KX{dash}4410 fits.", "KX-4410", True) for dash in "-‐‑‒–—―−\u00ad \u00a0"),
+        *((f"The seal KX{dash}4410 fits.", "KX-4411", False) for dash in "-‑–−\u00ad "),
+        ("The filter KX-5510/B", "KX5510/B", True),
+        ("The filter KX-5510/B", "KX5510/C", False),
+        ("Error E0042", "E-0042", True),
+        ("Error E-0042", "E0043", False),
+        ("The plate is 12-AB-34.", "12AB34", True),
+        ("The plate is 12-AB-35", "12AB34", False),
+        ("KX-44100", "KX-4410", False),
+        ("NIF PT 501 234 567.", "PT501234567", True),
+        ("NIF PT 501 234 568.", "PT501234567", False),
+        ("It was opened in 12 cities.", "IN-12", False),
+        *(
+            (f"It cost 1{mark}250{mark}000 euros", code, True)
+            for mark in (",", ".", " ", "'", "\u202f", "")
+            for code in ("1250000", "1,250,000", "1 250 000", "1.250.000")
+        ),
+        ("It cost 1,250,001 euros", "1250000", False),
+        ("It holds 10⁶ grains", "106", False),
+    ],
+)
+def test_codes_are_held_however_they_are_separated(text: str, code: str, is_held: bool) -> None:
+    assert index_text_terms([text]).holds_code(code) is is_held
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "is_held"),
+    [
+        ("When is the WHO visit?", "The WHO visit is in May.", True),
+        ("When is the WHO visit?", "Those who visit pay in May.", False),
+        ("What is the IT budget?", "The budget is fixed; it is 4,000.", False),
+        ("Where is the US desk?", "The U.S. desk is upstairs.", True),
+    ],
+)
+def test_acronyms_in_capitals_are_names(question: str, text: str, is_held: bool) -> None:
+    (name,) = find_question_terms(question, "en").names
+    assert index_text_terms([text]).holds_name(name) is is_held
