@@ -143,6 +143,45 @@ def answers(
 
 
 @app.command
+def reports(path: Path, /, *, profile: str = "default", common: LocalOptions = DEFAULT) -> int:
+    """Ingest each file of a folder into a collection of its own, in a temporary data folder, and
+    check single values in its Markdown and in answers.
+
+    Parameters
+    ----------
+    path
+        Folder with cases.jsonl and the files.
+    profile
+        Retrieval profile.
+    """
+    from anabranch.eval.runner import run_reports_eval
+    from anabranch.process.logs import configure_logs
+
+    settings = common.load_settings("logging.level=warning")
+    configure_logs(settings.logging)
+    report, results = asyncio.run(run_reports_eval(path, settings, profile=profile))
+    if common.is_json:
+        common.print_result(report)
+    else:
+        print_table(
+            ("kind", "cases", "right"),
+            [
+                (kind, str(counts["cases"]), str(counts["right"]))
+                for kind, counts in report["kinds"].items()
+            ],
+        )
+        for result in results:
+            if not result.is_right:
+                print_stderr(
+                    f"{result.case.file}: {result.case.question or 'Markdown'}: "
+                    f"{'; '.join(result.faults)}",
+                    quiet=common.quiet,
+                )
+        print_stderr(f"{report['right']} of {report['cases']} cases are right", quiet=common.quiet)
+    return 0
+
+
+@app.command
 def documents(path: Path, /, *, common: LocalOptions = DEFAULT) -> int:
     """Parse files and compare the results with their ground truth.
 

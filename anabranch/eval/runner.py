@@ -29,6 +29,13 @@ from evaluation.answers_eval import (
 )
 from evaluation.documents_eval import TestFile, evaluate_documents
 from evaluation.metrics import Run
+from evaluation.reports_eval import (
+    CaseResult,
+    ParsedFile,
+    build_reports_report,
+    read_report_cases,
+    score_case,
+)
 from evaluation.retrieval_eval import TestDocument, evaluate_retrieval, read_retrieval_set
 from retrieval.retriever import Retriever
 from schemas.blob_keys import upload_staging_prefix
@@ -39,11 +46,12 @@ from schemas.ids import make_received_id, sha256_hex
 from schemas.ports.engines import BlobStore, LocalFile
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
-from schemas.questions import QueryRequest, QueryResponse, SearchRequest
+from schemas.questions import Filters, QueryRequest, QueryResponse, SearchRequest
 from schemas.records import Record
 from schemas.topics import OUTCOMES
 from services.monitoring.lag_diagnosis import fetch_stage_lags
 from services.storage import Storage
+from sql.documents import PgDocuments
 from sql.pool import close_pool, open_pool
 from sql.search import PgSearch
 from streams.codec import Codec
@@ -129,6 +137,7 @@ class BulkDocument:
     title: str | None
     text: str | bytes
     filename: str | None = None
+    collection: str | None = None
 
 
 @dataclass(slots=True)
@@ -183,6 +192,7 @@ class BulkProducer:
         data = DocumentReceived(
             external_id=document.id,
             title=document.title,
+            collection=document.collection,
             media_type="text/markdown" if is_text else None,
             filename=document.filename or f"{sha256_hex(document.id.encode())[:16]}.md",
             content=content,
@@ -219,6 +229,7 @@ def raise_if_all_failed(producer: BulkProducer, documents: Sequence[BulkDocument
 
 CALLER = Principal("evaluation", "default")
 RANKING_DEPTH = 100
+MAX_DOCUMENTS_PER_FILE = 100
 
 
 async def run_retrieval_eval(
@@ -280,6 +291,13 @@ async def ingest_documents(
 async def ingest_bulk(
     stack: EphemeralStack, documents: Sequence[BulkDocument], overrides: Overrides = NO_OVERRIDES
 ) -> dict[str, str]:
+    failures = await _ingest_until_idle(stack, documents, overrides)
+    return {document_id: failure.code or "" for document_id, failure in failures.items()}
+
+
+async def _ingest_until_idle(
+    stack: EphemeralStack, documents: Sequence[BulkDocument], overrides: Overrides
+) -> dict[str, DocumentFailed]:
     producer = BulkProducer(
         stack.storage.log,
         stack.storage.blobs,
@@ -294,7 +312,7 @@ async def ingest_bulk(
     while any(line["lag"] for line in await fetch_stage_lags(stack.storage)):
         stack.check_worker()
         await asyncio.sleep(0.2)
-    return {document_id: failure.code or "" for document_id, failure in producer.failures.items()}
+    return producer.failures
 
 
 async def run_answers_eval(
@@ -314,6 +332,71 @@ async def run_answers_eval(
 
         report, responses = await evaluate_answers(questions, ask)
     return {**report, "set": path.name, "profile": profile, "failed": failures}, responses
+
+
+async def run_reports_eval(
+    path: Path, settings: Settings, *, profile: str, overrides: Overrides = NO_OVERRIDES
+) -> tuple[dict[str, Any], list[CaseResult]]:
+    """Ingest each file into a collection of its own, in a temporary stack, and check every case.
+
+    Raises InvalidRequest for an invalid folder, before anything is started.
+    """
+    cases = read_report_cases(path)
+    files = list(dict.fromkeys(case.file for case in cases))
+    async with start_ephemeral_stack(settings, overrides) as stack:
+        failures = await _ingest_until_idle(
+            stack,
+            [
+                BulkDocument(
+                    file, None, (path / file).read_bytes(), Path(file).name, _name_collection(file)
+                )
+                for file in files
+            ],
+            overrides,
+        )
+        parsed = {file: await _fetch_parsed_file(stack, file, failures.get(file)) for file in files}
+        results = []
+        for case in cases:
+            response = None
+            if case.question:
+                request = QueryRequest(
+                    query=case.question,
+                    profile=profile,
+                    filters=Filters(collections=[_name_collection(case.file)]),
+                )
+                response = await stack.retriever.query(CALLER, request, uuid4())
+            results.append(score_case(case, parsed[case.file], response))
+    return {"set": path.name, "profile": profile, **build_reports_report(results)}, results
+
+
+def _name_collection(file: str) -> str:
+    return sha256_hex(file.encode())[:16]
+
+
+async def _fetch_parsed_file(
+    stack: EphemeralStack, file: str, failure: DocumentFailed | None
+) -> ParsedFile:
+    """Fetch the Markdown and the warnings of a file, also of the documents that it contains."""
+    documents, blobs = PgDocuments(stack.storage.pool), stack.storage.blobs
+    page, _ = await documents.find_documents(
+        CALLER,
+        external_id=None,
+        collection=_name_collection(file),
+        tag=None,
+        state=None,
+        after=None,
+        limit=MAX_DOCUMENTS_PER_FILE,
+    )
+    texts, warnings = [], [failure.detail or ""] if failure else []
+    for document in page:
+        warnings += [f"{notice['code']}: {notice['detail']}" for notice in document["warnings"]]
+        if text := await documents.fetch_text(CALLER, document["document_id"]):
+            texts.append(
+                text.markdown
+                if text.markdown is not None
+                else (await blobs.get(text.blob_key or "")).decode()
+            )
+    return ParsedFile("\n\n".join(texts), tuple(warnings), failure.code if failure else None)
 
 
 def _read_file(file: SetFile) -> BulkDocument:
