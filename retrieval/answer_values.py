@@ -10,6 +10,7 @@ from retrieval.question_terms import find_question_terms, index_text_terms
 from retrieval.translation import find_equivalents
 from retrieval.words import (
     MONTHS,
+    blank_struck,
     extract_content_words,
     extract_word_keys,
     holds_form,
@@ -191,6 +192,7 @@ def find_value(
     """
     if answer_type is None:
         return None
+    sentence = blank_struck(sentence)
     # Fees are high too, and people are counted in a weight room.
     if answer_type == "number" and not (_COUNTED.search(question) or _HOW_HIGH.search(question)):
         asked_units = _find_asked_units(question)
@@ -212,7 +214,7 @@ def _find_asked_units(question: str) -> re.Pattern[str] | None:
 
 def holds_numeral(text: str) -> bool:
     """Tell whether the text has a number in digits or in words."""
-    return bool(_NUMERAL.search(text))
+    return bool(_NUMERAL.search(blank_struck(text)))
 
 
 def holds_name(text: str, question: str) -> bool:
@@ -231,6 +233,7 @@ def choose_value(
     """
     if answer_type is None:
         return None
+    sentence = blank_struck(sentence)
     pattern = NUMERAL_VALUE if answer_type == "number" else VALUE_PATTERNS[answer_type]
     matches = [
         match

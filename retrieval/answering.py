@@ -31,7 +31,11 @@ async def weigh_contexts(
     """Score the sentences of the contexts, and decide by them whether to answer."""
     evidence = (
         # A cross-encoder's scores decide nothing that the chat model does not.
-        Evidence(tuple(extract_quote_candidates(result.contexts, resources.sentences)))
+        Evidence(
+            tuple(
+                extract_quote_candidates(result.contexts, resources.sentences, query.plan.question)
+            )
+        )
         if _writes_by_chat(query, resources)
         and resources.reranker is not None
         and resources.reranker.role == "replaces"
@@ -65,7 +69,7 @@ async def _weigh(
         reranked.is_reranked if reranked else reranker.role == "added"
     )
     evidence = await weigh_evidence(
-        extract_quote_candidates(result.contexts, resources.sentences),
+        extract_quote_candidates(result.contexts, resources.sentences, query.plan.question),
         query.plan,
         result.ranking.candidates.embedded_query,
         resources.embedder,

@@ -25,7 +25,7 @@ from retrieval.quantities import (
     find_quantities,
 )
 from retrieval.query_plan import QueryPlan
-from retrieval.question_terms import find_question_terms, index_text_terms
+from retrieval.question_terms import find_question_terms, index_labels, index_text_terms
 from retrieval.quote_candidates import QuoteCandidate, find_equal_quotes
 from retrieval.redaction import Redactor
 from retrieval.words import extract_content_words, stem_word
@@ -90,6 +90,7 @@ class _Statement:
     words: frozenset[str]
     anchors: frozenset[str]
     title_words: frozenset[str]
+    labels: Mapping[str, frozenset[str]]
     other_words: frozenset[str] = frozenset()
 
     @property
@@ -180,6 +181,11 @@ def _read_statement(candidate: QuoteCandidate, offset: int, text: str) -> _State
             for word in _list_words(blank_quantities(title, find_quantities(title)))
             if word not in _EDITION_WORDS and not re.fullmatch(r"v?\d+|\w", word)
         ),
+        {
+            noun: labels
+            for noun, labels in index_labels("\n".join([title, rest])).items()
+            if noun not in _EDITION_WORDS
+        },
     )
 
 
@@ -219,6 +225,11 @@ def _compare(
         first.document_id == second.document_id
         or first.candidate.chunk.language != second.candidate.chunk.language
         or first.anchors != second.anchors
+        # Aurora 5 and Aurora 9 are two things.
+        or any(
+            labels.isdisjoint(second.labels.get(noun, labels))
+            for noun, labels in first.labels.items()
+        )
         # Another clause is the one about the question.
         or (first.other_words | second.other_words) & _list_words(plan.question)
         or not _say_the_same(first, second, plan)

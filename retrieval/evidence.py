@@ -27,7 +27,7 @@ from retrieval.answer_values import detect_answer_type, find_value, holds_name, 
 from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.fusion import compute_z_scores
 from retrieval.query_plan import QueryPlan
-from retrieval.question_terms import find_question_terms, index_text_terms
+from retrieval.question_terms import find_labels, find_question_terms, index_text_terms
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.reranking import TokenStateReader, TokenStates
 from retrieval.translation import match_synonyms, match_words
@@ -128,6 +128,7 @@ async def weigh_evidence(
                 if similarities is not None:
                     features = compute_selection_features(candidates, plan, similarities)
                     scores = demote_totals(candidates, plan, combine_features(features))
+                    scores = demote_other_rows(candidates, plan, scores)
                     return Evidence(tuple(candidates), scores, similarities)
             rows = _preselect(candidates, plan, profile.sentences)
             if reranker is not None:
@@ -351,6 +352,48 @@ def demote_totals(
             and (question_keys - total_keys) & extract_word_keys(" ".join(sibling.cells))
         ]
         demoted[row] = min([scores[row], *(score - _TOTAL_DISTANCE for score in named_rows)])
+    return tuple(demoted)
+
+
+# Far behind every sentence: such a row is never quoted.
+_OTHER_ROW_DISTANCE = 100.0
+
+
+def demote_other_rows(
+    candidates: Sequence[QuoteCandidate], plan: QueryPlan, scores: Sequence[float]
+) -> tuple[float, ...]:
+    """Rank rows of a table last where another row of it holds more of the codes, names and
+    labels that the question names: the value of P11 is none of P12.
+    """
+    terms = find_question_terms(plan.question, plan.language)
+    labels = find_labels(plan.question)
+    demoted = list(scores)
+    if not (terms.identifiers or terms.names or labels):
+        return tuple(demoted)
+    held: dict[int, frozenset[str]] = {}
+    for row, candidate in enumerate(candidates):
+        if candidate.is_row:
+            row_terms = index_text_terms([candidate.readable_text])
+            held[row] = frozenset(
+                [
+                    *filter(row_terms.holds_code, terms.identifiers),
+                    *filter(row_terms.holds_name, terms.names),
+                    *(
+                        f"{noun} {label}"
+                        for noun, label in labels
+                        if row_terms.has_label(noun, label)
+                    ),
+                ]
+            )
+    for row, own in held.items():
+        chunk = candidates[row].chunk
+        if any(
+            own < others
+            for other, others in held.items()
+            if candidates[other].chunk.document_id == chunk.document_id
+            and candidates[other].header == candidates[row].header
+        ):
+            demoted[row] -= _OTHER_ROW_DISTANCE
     return tuple(demoted)
 
 

@@ -13,7 +13,14 @@ from decimal import Decimal
 from typing import Literal
 
 from retrieval.answer_values import NUMERAL_VALUE, VALUE_PATTERNS
-from retrieval.words import MONTHS, NUMERALS, is_function_word, stem_word, strip_accents
+from retrieval.words import (
+    MONTHS,
+    NUMERALS,
+    blank_struck,
+    is_function_word,
+    stem_word,
+    strip_accents,
+)
 
 QuantityKind = Literal["date", "percentage", "money", "number"]
 
@@ -87,7 +94,7 @@ def find_quantities(text: str) -> list[Quantity]:
     """Return the quantities in order of the text, without overlaps."""
     found: list[Quantity] = []
     claimed = bytearray(len(text))
-    for quantity in _scan(text):
+    for quantity in _scan(blank_struck(text)):
         # A date holds numbers, and an amount of money is a number too.
         if not any(claimed[quantity.start : quantity.end]):
             found.append(quantity)

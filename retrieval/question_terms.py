@@ -51,17 +51,22 @@ _MEASURE = re.compile(r"\d+(?:[.,:/-]\d+)+$|\d[\d.,]*(?:h\d*|[a-zº°]+)$")
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d$")
 _NEXT_WORD = re.compile(r"\s*(?P<word>[^\W\d_]+|[%‰€$£°])")
 MAX_ALTERNATIVES = 4
-# "Plant 3", "plants 1, 2 and 4", "phase two".
+# "Plant 3", "plants 1, 2 and 4", "phase two", "chamber B", and in a table "Chamber: B".
+_LINK = r"(?:, ?| ?[-–] ?| (?:and|or|to|und|oder|bis|e|ou|y|et|a|à) )"
 _LABEL = re.compile(
-    r"(?<![\w-])(?P<noun>[^\W\d_]{3,30})[ \t]+"
-    r"(?P<numbers>\d{1,3}"
-    r"(?:(?:, ?| ?[-–] ?| (?:and|or|to|und|oder|bis|e|ou|y|et|a|à) )\d{1,3}){0,9})"
-    r"(?![\w%°]|[.,:/-]\d)"
+    rf"(?<![\w-])(?P<noun>[^\W\d_]{{3,30}}):?[ \t]+"
+    rf"(?:(?P<numbers>\d{{1,3}}(?:{_LINK}\d{{1,3}}){{0,9}})|(?P<letters>[A-Z](?:{_LINK}[A-Z]){{0,9}}))"
+    r"(?![\w%°'’]|[.,:/&-]\w)"
 )
 _SPELLED_LABEL = re.compile(
     r"(?<![\w-])(?P<noun>[^\W\d_]{3,30})[ \t]+(?P<numbers>[^\W\d_]{2,12})\b"
 )
 _LABEL_RANGE = re.compile(r"[-–]|\b(?:to|bis|a|à)\b")
+# The header and the rows of a Markdown table from its first cells, and the labels in these.
+_FIRST_COLUMN = re.compile(
+    r"^\|([^|\n]*)\|[^\n]*\n\|[ :-]*-[ :|-]*\n((?:\|[^\n]*(?:\n|\Z))+)", re.MULTILINE
+)
+_CELL_LABEL = re.compile(r"^\|\s*(\d{1,3}|[A-Z])\s*\|", re.MULTILINE)
 # Fewer do not show that the number tells things apart.
 _MIN_LABELS = 2
 
@@ -86,7 +91,7 @@ class TextTerms:
     tokens: frozenset[str]
     stems: frozenset[str]
     ranges: tuple[tuple[int, int], ...]
-    labels: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    labels: Mapping[str, frozenset[str]] = field(default_factory=dict)
     # Runs of letters and of digits, behind "~" where nothing separates them, behind a blank where a
     # sign or blank does, and behind "|" elsewhere.
     runs: str = "||"
@@ -119,11 +124,13 @@ class TextTerms:
         pattern = "[ ~]".join(run for run, _ in _RUN.findall(term))
         return re.search(rf"[ |]{pattern}{ending}[ |]", self.runs) is not None
 
-    def lacks_label(self, noun: str, number: int) -> bool:
-        """Tell whether the text numbers such things, and none with this number."""
-        numbers = self.labels.get(stem_word(noun), frozenset())
-        is_held = number in numbers or (number > 9 and self.holds_code(str(number)))
-        return len(numbers) >= _MIN_LABELS and not is_held
+    def has_label(self, noun: str, label: str) -> bool:
+        return label in self.labels.get(stem_word(noun), ())
+
+    def lacks_label(self, noun: str, label: str) -> bool:
+        """Tell whether the text labels such things, and none with this number or letter."""
+        is_held = self.has_label(noun, label) or (len(label) > 1 and self.holds_code(label))
+        return len(self.labels.get(stem_word(noun), ())) >= _MIN_LABELS and not is_held
 
 
 def find_question_terms(question: str, language: str | None) -> QuestionTerms:
@@ -174,36 +181,60 @@ def _is_identifier(token: str, following: str) -> bool:
     return token.isdecimal() and (next_word is None or is_function_word(next_word["word"]))
 
 
-def find_labels(question: str) -> list[tuple[str, int]]:
-    """Return the numbered things that the question names, as noun and number."""
+def find_labels(question: str) -> list[tuple[str, str]]:
+    """Return the numbered or lettered things that the question names, as noun and label."""
     labels = [
-        (match["noun"], int(match["numbers"]))
+        (match["noun"], label)
         for match in _LABEL.finditer(question)
-        if match["numbers"].isdecimal()
+        for label in [_normalize_label(match["numbers"] or match["letters"])]
+        # "Should I pay?"
+        if label.isalnum() and label != "I"
     ]
     for match in _SPELLED_LABEL.finditer(question):
         value = NUMERALS.get(_fold(match["numbers"]))
         if value is not None and stem_word(match["numbers"]) == str(value):
-            labels.append((match["noun"], value))
-    return [(noun, number) for noun, number in labels if not _is_no_label(noun)]
+            labels.append((match["noun"], str(value)))
+    return [(noun, label) for noun, label in labels if not _is_no_label(noun)]
+
+
+def _normalize_label(label: str) -> str:
+    return str(int(label)) if label.isdecimal() else label
 
 
 def _is_no_label(noun: str) -> bool:
     return is_function_word(noun) or _fold(noun) in MONTHS
 
 
-def _index_labels(text: str) -> dict[str, frozenset[int]]:
-    """Return the numbers behind each noun; those that count a following word are none."""
-    numbers: dict[str, set[int]] = defaultdict(set)
+def index_labels(text: str) -> dict[str, frozenset[str]]:
+    """Return the labels behind each noun; numbers that count a following word are none.
+
+    Behind a capital, as in "the Aurora 5 heat pump", a number counts nothing.
+    """
+    labels: dict[str, set[str]] = defaultdict(set)
     for match in _LABEL.finditer(text):
         next_word = _NEXT_WORD.match(text, match.end())
-        if next_word is None or is_function_word(next_word["word"]):
-            found = sorted(map(int, re.findall(r"\d+", match["numbers"])))
-            is_range = _LABEL_RANGE.search(match["numbers"])
-            numbers[stem_word(match["noun"])].update(
-                range(found[0], found[-1] + 1) if is_range else found
-            )
-    return {noun: frozenset(found) for noun, found in numbers.items()}
+        if (
+            match["letters"]
+            or match["noun"][0].isupper()
+            or next_word is None
+            or is_function_word(next_word["word"])
+        ):
+            labels[stem_word(match["noun"])].update(_list_labels(match))
+    for header, cells in _FIRST_COLUMN.findall(text):
+        found = _CELL_LABEL.findall(cells)
+        if names := re.findall(r"[^\W\d_]{3,30}", header):
+            labels[stem_word(names[-1])].update(map(_normalize_label, found))
+    return {noun: frozenset(found) for noun, found in labels.items()}
+
+
+def _list_labels(match: re.Match[str]) -> list[str]:
+    label = match["numbers"] or match["letters"]
+    found = sorted(re.findall(r"\d+|[A-Z]", label), key=lambda part: (len(part), part))
+    if not _LABEL_RANGE.search(label):
+        return [_normalize_label(part) for part in found]
+    if match["letters"]:
+        return [chr(code) for code in range(ord(found[0]), ord(found[-1]) + 1)]
+    return [str(number) for number in range(int(found[0]), int(found[-1]) + 1)]
 
 
 def index_text_terms(texts: Iterable[str]) -> TextTerms:
@@ -224,7 +255,7 @@ def index_text_terms(texts: Iterable[str]) -> TextTerms:
         frozenset(tokens),
         frozenset(stems),
         tuple((low, high) for low, high in ranges if low < high <= low + _MAX_RANGE),
-        _index_labels(text),
+        index_labels(strip_accents(fold_signs(original))),
         _join_runs(spaced) + (_join_runs(_join_digit_groups(spaced)) if joined != text else ""),
         frozenset(name.replace(".", "") for name in _ACRONYM.findall(original)),
     )

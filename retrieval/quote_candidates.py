@@ -7,13 +7,13 @@ others are plain lines, from scans and plain texts, recognized by form.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from retrieval.answer_values import AnswerType, find_value
 from retrieval.context_packing import ContextPassage
 from retrieval.redaction import Passage, Redactor
-from retrieval.words import split_words
+from retrieval.words import blank_struck, extract_word_keys, split_words
 from schemas.ports.engines import SentenceSplitter
 from schemas.ports.search import ChunkView
 from schemas.values import format_embedding_text
@@ -118,18 +118,21 @@ def learn_divided_quotes(redactor: Redactor, candidates: Sequence[QuoteCandidate
 
 
 def extract_quote_candidates(
-    contexts: Sequence[ContextPassage], sentences: SentenceSplitter
+    contexts: Sequence[ContextPassage], sentences: SentenceSplitter, question: str = ""
 ) -> list[QuoteCandidate]:
     """Return candidates in order of contexts and text, without repeated texts.
 
-    Children may overlap. Headings are included only for contexts that contain nothing else.
+    Children may overlap. Headings are included only for contexts that contain nothing else. A line
+    above other text that only form shows to be a heading is content where it says more than the
+    question.
     """
+    question_keys = extract_word_keys(question)
     candidates: dict[tuple[int, str], QuoteCandidate] = {}
     for context in contexts:
         context_candidates = [
             candidate
             for chunk in context.children
-            for candidate in _exclude_names(context, chunk, sentences)
+            for candidate in _exclude_names(context, chunk, sentences, question_keys)
         ]
         for candidate in context_candidates or [
             candidate
@@ -141,13 +144,16 @@ def extract_quote_candidates(
 
 
 def _exclude_names(
-    context: ContextPassage, chunk: ChunkView, sentences: SentenceSplitter
+    context: ContextPassage,
+    chunk: ChunkView,
+    sentences: SentenceSplitter,
+    question_keys: set[str],
 ) -> Iterator[QuoteCandidate]:
     """Drop candidates that merely repeat the document's title or a heading of the passage."""
     names = [chunk.title or "", *context.view.section.split(" > "), *chunk.prefix.splitlines()]
     return (
         candidate
-        for candidate in _split_chunk(context, chunk, sentences)
+        for candidate in _split_chunk(context, chunk, sentences, question_keys)
         if candidate.is_row or not is_heading_name(candidate.text, names)
     )
 
@@ -156,6 +162,7 @@ def _split_chunk(
     context: ContextPassage,
     chunk: ChunkView,
     sentences: SentenceSplitter,
+    question_keys: Collection[str] = (),
     *,
     include_headings: bool = False,
 ) -> Iterator[QuoteCandidate]:
@@ -165,6 +172,8 @@ def _split_chunk(
     header_span: tuple[int, int] | None = None
     if chunk.text.lstrip().startswith("|"):
         header, header_span = parse_prefix_header(chunk.prefix)
+        if header is not None and not any(header):
+            header, header_span = _find_continued_header(context, chunk, 0, len(header))
     heading: tuple[int, int] | None = None
     list_lead_in: tuple[int, int] | None = None
     yield from (
@@ -175,7 +184,11 @@ def _split_chunk(
     for kind, start, end in split_blocks(chunk.text):
         if kind == "header":
             names = tuple(split_cells(chunk.text[start:end]))
-            header, header_span = (names, (start, end)) if any(names) else (None, None)
+            if any(names):
+                header, header_span = names, (start, end)
+            elif len(header or ()) != len(names):
+                # A table that continues on the next page or column has an empty header.
+                header, header_span = _find_continued_header(context, chunk, start, len(names))
             continue
         if kind == "row":
             yield QuoteCandidate(context, chunk, start, end, header, header_span, heading)
@@ -184,7 +197,8 @@ def _split_chunk(
         header = header_span = None
         if kind == "heading" or _is_heading_line(chunk.text, start, end):
             heading, list_lead_in = (start, end), None
-            if kind == "heading" or not include_headings:
+            is_content = kind != "heading" and _says_more(chunk.text[start:end], question_keys)
+            if kind == "heading" or not (include_headings or is_content):
                 continue
         spans = [
             (start + sentence_start, start + sentence_end)
@@ -201,6 +215,22 @@ def _split_chunk(
                 question = span
         if kind == "prose" and chunk.text[:end].rstrip().endswith(":"):
             list_lead_in = spans[-1]
+
+
+def _find_continued_header(
+    context: ContextPassage, chunk: ChunkView, start: int, n_columns: int
+) -> tuple[tuple[str, ...] | None, tuple[int, int] | None]:
+    """Return the header of the last table before `start` in the passage, if it has as many columns,
+    and its place relative to the chunk's text.
+    """
+    offset = chunk.char_start - context.view.char_start
+    preceding = context.view.text[: max(0, offset + start)]
+    headers = [
+        (names, (header_start - offset, header_end - offset))
+        for kind, header_start, header_end in split_blocks(preceding)
+        if kind == "header" and any(names := tuple(split_cells(preceding[header_start:header_end])))
+    ]
+    return headers[-1] if headers and len(headers[-1][0]) == n_columns else (None, None)
 
 
 # "am 31. März", "im 2. Quartal": behind these words a number with a dot is an ordinal.
@@ -227,6 +257,14 @@ def _is_heading_line(text: str, start: int, end: int) -> bool:
     return is_single_line and is_heading_like(text[start:end])
 
 
+_BOLD_LINE = re.compile(r"\s*(\*\*|__)(?=\S).*\S\1\s*")
+
+
+def _says_more(line: str, question_keys: Collection[str]) -> bool:
+    """Tell whether a line that is not marked as a heading says anything beyond the question."""
+    return not _BOLD_LINE.fullmatch(line) and bool(extract_word_keys(line) - set(question_keys))
+
+
 def _trim_candidate(
     context: ContextPassage,
     chunk: ChunkView,
@@ -237,7 +275,7 @@ def _trim_candidate(
     text = chunk.text[start:end]
     start += len(text) - len(text.lstrip())
     end -= len(text) - len(text.rstrip())
-    if any(char.isalnum() for char in chunk.text[start:end]):
+    if any(char.isalnum() for char in blank_struck(chunk.text[start:end])):
         yield QuoteCandidate(context, chunk, start, end, lead_in=lead_in)
 
 

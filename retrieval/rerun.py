@@ -285,7 +285,9 @@ async def _redraft(
             code="RUN_INCOMPLETE",
             remedy="Send the query again.",
         )
-    quote_candidates = tuple(extract_quote_candidates(result.contexts, sentences))
+    quote_candidates = tuple(
+        extract_quote_candidates(result.contexts, sentences, query.plan.question)
+    )
     # Another version of the splitter may find other sentences, which the scores do not fit.
     usable = recorded.closeness and len(recorded.closeness) == len(quote_candidates)
     evidence = Evidence(quote_candidates, tuple(recorded.closeness or ()) if usable else None)

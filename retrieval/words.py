@@ -21,9 +21,9 @@ _SIGNS = str.maketrans(
     dict.fromkeys((*range(0x2010, 0x2016), 0x2212, 0xFE63, 0xFF0D), "-")
     | dict.fromkeys((0x2018, 0x2019, 0x02BC, 0xFF07), "'")
     | dict.fromkeys((0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF), None)
-    # Otherwise 10⁶ would become 106.
-    | {ord(sign): f"^{value}" for value, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 )
+# 10⁶ is not 106, but m² is m2.
+_POWER = re.compile(r"(?<=\d)(?=[⁰¹²³⁴⁵⁶⁷⁸⁹⁻])")
 # Possessive endings and elided articles: Maria's, l'hôtel, d'Oeste.
 _AFFIX = re.compile(r"^(?:[a-z]|qu)'(?=\w{2})|'s?$")
 
@@ -81,7 +81,15 @@ _NUMBER_KEYS: Mapping[str, str] = {
 
 def fold_signs(text: str) -> str:
     """Return the text with typed dashes and apostrophes, without soft hyphens."""
-    return text if text.isascii() else text.translate(_SIGNS)
+    return text if text.isascii() else _POWER.sub("^", text.translate(_SIGNS))
+
+
+_STRUCK = re.compile(r"~~(?=\S)(?:(?!~~).)+~~", re.DOTALL)
+
+
+def blank_struck(text: str) -> str:
+    """Return the text with blanks in place of struck parts, which are no longer valid."""
+    return _STRUCK.sub(lambda match: " " * len(match.group()), text) if "~~" in text else text
 
 
 def split_words(text: str) -> list[str]:
