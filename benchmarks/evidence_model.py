@@ -46,11 +46,12 @@ from retrieval.confidence import (
     compute_confidence_features,
     list_quoted_documents,
 )
-from retrieval.evidence import Evidence, compute_selection_features, demote_totals
+from retrieval.evidence import Evidence, compute_selection_features
 from retrieval.extractive_answer import select_quotes
 from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import find_question_terms
 from retrieval.retrieval_result import RetrievalResult
+from retrieval.row_ranking import demote_totals
 from schemas.answer_profiles import AnswerProfile
 from schemas.questions import Filters, QueryRequest
 

@@ -19,7 +19,7 @@ _ABBREVIATIONS = frozenset(
 _CANDIDATE = re.compile(
     r"""
       # a stop, closing marks, white space
-        (?<![.!?…])(?P<stop>[.!?…]++)(?P<close>["'”’»)\]*_`]*+)(?P<space>\s++)
+        (?<![.!?…])(?P<stop>[.!?…]++)(?P<close>["'”’»)\]*_`~]*+)(?P<space>\s++)
       # stops that need no space
       | [。！？]++["'”’」』)]*+\s*+
       # a blank line
@@ -31,7 +31,19 @@ _CANDIDATE = re.compile(
 )
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]")
 _SENTENCE_OPENING = re.compile(
-    r"""["'“‘«(\[*_`¿¡—–-]*(?:[^\W\d_a-zà-öø-ÿ]|\d|§|[^\W\d_](?=[A-Z]))"""
+    r"""["'“‘«(\[*_`~¿¡—–-]*(?:[^\W\d_a-zà-öø-ÿ]|\d|§|[^\W\d_](?=[A-Z]))"""
+)
+# Behind these, a stop may end the sentence, and in "Mine A. The shaft" it does. Names do not begin
+# with the words that open sentences.
+_CLOSING_ABBREVIATIONS = frozenset(
+    "a.m p.m etc inc ltd ltda corp co jr u.s u.k ph.d est".split()  # noqa: SIM905
+)
+_OPENING_WORD = re.compile(
+    r"""["'“‘«(\[*_`~]*(?:The|This|That|These|Those|It|Its|He|She|They|We|You|His|Her|Their|There
+    |In|On|At|By|For|From|With|If|When|Where|After|Before|Since
+    |Os|As|Um|Uma|Este|Esta|Estes|Estas|Esse|Essa|Isto|Ele|Ela|Eles|Elas|No|Na|Nos|Nas|Em|Ao|À|Se
+    |Quando|Para|Com|Por|El|Los|Las|En|Der|Die|Das|Es|Er|Sie|Ein|Eine|Im|Les|Il|Elle)\ """,
+    re.X,
 )
 _LAST_WORD = re.compile(r"[^\s(\[\"“'‘«/]+$")
 
@@ -63,11 +75,11 @@ def _is_sentence_end(text: str, match: re.Match[str]) -> bool:
     return (
         match["stop"] != "."
         or bool(match["close"])
-        or not _is_after_abbreviation(text, match.start())
+        or not _is_after_abbreviation(text, match.start(), match.end())
     )
 
 
-def _is_after_abbreviation(text: str, dot_offset: int) -> bool:
+def _is_after_abbreviation(text: str, dot_offset: int, next_offset: int) -> bool:
     """Return whether an abbreviation, an initial or a list number precedes the dot."""
     # A bounded window keeps the whole scan linear.
     last_word = _LAST_WORD.search(text, max(0, dot_offset - 24), dot_offset)
@@ -80,4 +92,7 @@ def _is_after_abbreviation(text: str, dot_offset: int) -> bool:
         while start > 0 and (text[start - 1] in " \t" or text[start - 1].isdigit()):
             start -= 1
         return start == 0 or text[start - 1] == "\n"
-    return (len(word) == 1 and word.isupper()) or word.lower().rstrip(".") in _ABBREVIATIONS
+    is_initial = len(word) == 1 and word.isupper()
+    if is_initial or word.lower() in _CLOSING_ABBREVIATIONS:
+        return not _OPENING_WORD.match(text, next_offset)
+    return word.lower().rstrip(".") in _ABBREVIATIONS

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from retrieval.answer_values import VALUE_PATTERNS
+from retrieval.answer_values import VALUE_PATTERNS, detect_answer_type
 from retrieval.evidence import Evidence, Similarities, list_unit_texts
 from retrieval.quantities import UNIT_NAMES
 from retrieval.query_plan import QueryPlan
@@ -46,6 +46,8 @@ class Attribute:
 
     words: tuple[Place, ...]
     is_price: bool = False
+    # Of "at what pressure" and "how many people": a value with a unit may stand without the word.
+    is_measure: bool = False
 
 
 _ARTICLE = r"(?:(?:the|an?|its|their|our|your|his|her)\s+)?"
@@ -138,7 +140,14 @@ def find_attribute(question: str, language: str | None) -> Attribute | None:
     named = tuple(
         place for place in words if stem_word(question[slice(*place)]) not in GENERIC_KEYS
     )
-    return Attribute(named) if named else None
+    is_measure = (
+        language is not None
+        and language in _DIRECT
+        and not _COPULAR[language].search(question)
+        and _DIRECT[language].search(question) is not None
+        and detect_answer_type(question) == "number"
+    )
+    return Attribute(named, is_measure=is_measure) if named else None
 
 
 def _find_phrase(question: str, language: str) -> list[Place]:

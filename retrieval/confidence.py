@@ -35,7 +35,7 @@ from retrieval.question_terms import (
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.relevance import RelevanceDecision
 from retrieval.translation import find_equivalents, match_synonyms, match_words
-from retrieval.words import extract_content_words, stem_word
+from retrieval.words import extract_content_words, is_unspaced, stem_word
 from schemas.answer_profiles import AnswerProfile
 
 # Not settings, since the weights were learned with these numbers.
@@ -44,6 +44,8 @@ N_QUOTED = 3
 # Similarity below which a word of the question has no counterpart.
 WEAK_SIMILARITY = 0.45
 N_COMPARED_PASSAGES = 10
+# From here a sentence with the value answers in other words than those of the question.
+_SURE_PROBABILITY = 0.8
 # What a word and its translation in a sentence have in common at least, mostly.
 TRANSLATION_SIMILARITY = 0.6
 # Share of the words of answerable questions that the right sentences hold, translated.
@@ -89,10 +91,14 @@ def assess_evidence(
     )
     alternatives = find_alternatives(missing_terms, documents)
     if not missing_terms:
-        missing_terms = find_missing_attribute(evidence, documents, plan)
+        missing_terms = find_missing_attribute(
+            evidence, documents, plan, is_sure=probability >= _SURE_PROBABILITY
+        )
         alternatives = list_topics(evidence) if missing_terms else []
     is_gibberish = (
         not is_foreign
+        # There a character is a word, and has tokens of its own.
+        and not is_unspaced(plan.question)
         and not features["document_coverage"]
         and _count_tokens_per_letter(evidence.similarities, plan)
         > EVIDENCE_MODEL.max_tokens_per_letter
@@ -129,6 +135,13 @@ def assess_evidence(
         missing_terms=tuple(missing_terms),
         alternatives=tuple(alternatives),
     )
+
+
+def _holds_value(evidence: Evidence, question: str) -> bool:
+    """Tell whether the best sentence holds a value of the type that the question asks for."""
+    assert evidence.scores is not None
+    lead = evidence.candidates[rank_rows(evidence.scores)[0]]
+    return find_value(detect_answer_type(question), lead.readable_text, question) is not None
 
 
 def _get_lead_score(evidence: Evidence, relevance: RelevanceDecision) -> float:
@@ -189,7 +202,7 @@ def find_missing_terms(
 
 
 def find_missing_attribute(
-    evidence: Evidence, documents: Sequence[str], plan: QueryPlan
+    evidence: Evidence, documents: Sequence[str], plan: QueryPlan, *, is_sure: bool = False
 ) -> list[str]:
     """Return the words of the attribute that the question asks for, if nothing speaks of it."""
     attribute = find_attribute(plan.question, plan.language)
@@ -198,6 +211,8 @@ def find_missing_attribute(
     lead_language = evidence.candidates[rows[0]].chunk.language or plan.language or ""
     # Another language, even where it is not sure, has other words for the attribute.
     if attribute is None or lead_language.split("-")[0] != (plan.language or ""):
+        return []
+    if is_sure and attribute.is_measure and _holds_value(evidence, plan.question):
         return []
     windows = [list_window(evidence.candidates, row) for row in rows]
     quoted_rows = sorted({row for window in windows for row in window})

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,9 +26,10 @@ from retrieval.answer_values import detect_answer_type, find_value, holds_name, 
 from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.fusion import compute_z_scores
 from retrieval.query_plan import QueryPlan
-from retrieval.question_terms import find_labels, find_question_terms, index_text_terms
+from retrieval.question_terms import find_question_terms, index_text_terms
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.reranking import TokenStateReader, TokenStates
+from retrieval.row_ranking import demote_other_rows, demote_totals
 from retrieval.translation import match_synonyms, match_words
 from retrieval.words import extract_content_words, extract_word_keys, stem_word
 from schemas.errors import AnabranchError
@@ -313,88 +313,6 @@ def compute_selection_features(
 def combine_features(features: Mapping[str, FloatArray]) -> tuple[float, ...]:
     scores = sum(weight * features[name] for name, weight in EVIDENCE_MODEL.selection.items())
     return tuple(np.asarray(scores, np.float64).tolist())
-
-
-_TOTAL = (
-    r"total|grand total|sum|overall|summe|gesamt|insgesamt|soma|suma|somme|ensemble|totais|totales"
-)
-# Enough to rank behind.
-_TOTAL_DISTANCE = 0.01
-_TOTAL_ROW = re.compile(rf"(?:{_TOTAL})\b", re.I)
-_TOTAL_ASKED = re.compile(
-    rf"\b(?:{_TOTAL}|totals|sums|altogether|in all|combined|zusammen|gesamt\w*|ao todo|en todo|"
-    r"todos|todas|all|alle)\b",
-    re.I,
-)
-
-
-def demote_totals(
-    candidates: Sequence[QuoteCandidate], plan: QueryPlan, scores: Sequence[float]
-) -> tuple[float, ...]:
-    """Rank the total of a table behind rows that hold words of the question which the total lacks.
-
-    The total shares the column names with the question, and has no label that could differ.
-    """
-    demoted = list(scores)
-    if _TOTAL_ASKED.search(plan.question):
-        return tuple(demoted)
-    question_keys = extract_word_keys(plan.question)
-    for row, candidate in enumerate(candidates):
-        if not (candidate.is_row and _TOTAL_ROW.match(next(filter(None, candidate.cells), ""))):
-            continue
-        total_keys = extract_word_keys(" ".join((*(candidate.header or ()), *candidate.cells)))
-        named_rows = [
-            scores[other]
-            for other, sibling in enumerate(candidates)
-            if sibling.is_row
-            and sibling.header == candidate.header
-            and sibling.chunk.document_id == candidate.chunk.document_id
-            and (question_keys - total_keys) & extract_word_keys(" ".join(sibling.cells))
-        ]
-        demoted[row] = min([scores[row], *(score - _TOTAL_DISTANCE for score in named_rows)])
-    return tuple(demoted)
-
-
-# Far behind every sentence: such a row is never quoted.
-_OTHER_ROW_DISTANCE = 100.0
-
-
-def demote_other_rows(
-    candidates: Sequence[QuoteCandidate], plan: QueryPlan, scores: Sequence[float]
-) -> tuple[float, ...]:
-    """Rank rows of a table last where another row of it holds more of the codes, names and
-    labels that the question names: the value of P11 is none of P12.
-    """
-    terms = find_question_terms(plan.question, plan.language)
-    labels = find_labels(plan.question)
-    demoted = list(scores)
-    if not (terms.identifiers or terms.names or labels):
-        return tuple(demoted)
-    held: dict[int, frozenset[str]] = {}
-    for row, candidate in enumerate(candidates):
-        if candidate.is_row:
-            row_terms = index_text_terms([candidate.readable_text])
-            held[row] = frozenset(
-                [
-                    *filter(row_terms.holds_code, terms.identifiers),
-                    *filter(row_terms.holds_name, terms.names),
-                    *(
-                        f"{noun} {label}"
-                        for noun, label in labels
-                        if row_terms.has_label(noun, label)
-                    ),
-                ]
-            )
-    for row, own in held.items():
-        chunk = candidates[row].chunk
-        if any(
-            own < others
-            for other, others in held.items()
-            if candidates[other].chunk.document_id == chunk.document_id
-            and candidates[other].header == candidates[row].header
-        ):
-            demoted[row] -= _OTHER_ROW_DISTANCE
-    return tuple(demoted)
 
 
 def _continues(candidates: Sequence[QuoteCandidate], row: int) -> bool:

@@ -16,6 +16,12 @@ MIN_ROOT_LETTERS, MAX_ENDING_LETTERS = 3, 7
 # Shorter beginnings are shared by chance.
 _MIN_FORM_LETTERS = 4
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
+# Scripts without spaces between words: Chinese, Japanese, Thai, Lao, Khmer and Burmese.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+)
+_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
+_UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 # Typeset signs as they are typed. A soft hyphen is a place to break the line, and no sign.
 _SIGNS = str.maketrans(
     dict.fromkeys((*range(0x2010, 0x2016), 0x2212, 0xFE63, 0xFF0D), "-")
@@ -93,8 +99,37 @@ def blank_struck(text: str) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """Return lower-case words in order, numbers included."""
-    return [word.lower() for word in _WORD.findall(fold_signs(text))]
+    """Return lower-case words in order, numbers included.
+
+    Scripts without spaces are cut into pairs of characters, which most of their words consist of.
+    """
+    return [word.lower() for word in _find_raw_words(text)]
+
+
+def _find_raw_words(text: str) -> list[str]:
+    words: list[str] = _WORD.findall(fold_signs(text))
+    if text.isascii():
+        return words
+    return [part for word in words for part in _cut_unspaced(word)]
+
+
+def _cut_unspaced(word: str) -> list[str]:
+    if not is_unspaced(word):
+        return [word]
+    return [
+        pair
+        for run in _UNSPACED_RUN.findall(word)
+        for pair in (
+            [run[start : start + 2] for start in range(max(1, len(run) - 1))]
+            if is_unspaced(run)
+            else [run]
+        )
+    ]
+
+
+def is_unspaced(text: str) -> bool:
+    """Tell whether the text has characters of a script without spaces between words."""
+    return not text.isascii() and _UNSPACED_CHARACTER.search(text) is not None
 
 
 def find_words(text: str) -> list[tuple[str, int, int]]:
@@ -115,7 +150,7 @@ def extract_content_words(text: str, language: str | None = None) -> list[str]:
     has_cases = not text.isupper()
     return [
         word.lower()
-        for word in _WORD.findall(fold_signs(text))
+        for word in _find_raw_words(text)
         # "WHO" in a text with small letters is an acronym.
         if (word.lower() not in stop_words or (has_cases and word.isupper()))
         and (len(word) > 1 or word.isdigit())

@@ -314,7 +314,9 @@ UNMARKED_HEADINGS = (
 )
 
 
-def make_quote_candidates(text: str, title: str | None = None) -> list[QuoteCandidate]:
+def make_quote_candidates(
+    text: str, title: str | None = None, question: str = ""
+) -> list[QuoteCandidate]:
     index = MemoryIndex()
     index.add(IndexedDocument("note", [[IndexedChild(text)]], title))
     (chunk,) = index.views.values()
@@ -324,11 +326,12 @@ def make_quote_candidates(text: str, title: str | None = None) -> list[QuoteCand
     return extract_quote_candidates(
         [ContextPassage(1, parent, index.parent_views[chunk.parent_id], (chunk,))],
         RuleSentenceSplitter(),
+        question,
     )
 
 
-def list_quotes(text: str, title: str | None = None) -> list[str]:
-    return [item.text for item in make_quote_candidates(text, title)]
+def list_quotes(text: str, title: str | None = None, question: str = "") -> list[str]:
+    return [item.text for item in make_quote_candidates(text, title, question)]
 
 
 def test_headerless_table_row_is_quoted_by_cells() -> None:
@@ -338,13 +341,47 @@ def test_headerless_table_row_is_quoted_by_cells() -> None:
     assert [item.readable_text for item in found] == ["North quay; 7.4 m", "South quay; 9.1 m"]
 
 
-def test_unmarked_headings_are_not_quoted() -> None:
-    assert list_quotes(UNMARKED_HEADINGS) == [
-        "It lies 40 metres further east since March.",
-        "O preço é de 9 euros.",
-        "free parking",
-        "Captain Nora Kestrel",
-    ]
+def test_unmarked_headings_that_repeat_the_question_are_not_quoted() -> None:
+    quotes = list_quotes(UNMARKED_HEADINGS, question="Where was buoy 14 moved?")
+    assert "Buoy 14 moved" not in quotes
+    assert "Buoy 14 moved" in list_quotes(UNMARKED_HEADINGS, question="Which buoy was moved?")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "The house sleeps eleven guests",
+        "Pier B takes 22 boats",
+        "Keys at desk 12",
+        "Pets welcome",
+        "Chaves na receção",
+        "A casa acolhe oito hóspedes",
+    ],
+)
+def test_short_line_is_content_unless_marked(line: str) -> None:
+    question = "How many guests, boats, keys or pets? Quantas chaves e hóspedes?"
+    following = "The house is near the lake, and the boats lie at the pier all summer."
+    assert line in list_quotes(f"{line}\n\n{following}", question=question)
+    for heading in (f"## {line}", f"**{line}**", f"{line}\n---"):
+        assert line not in " ".join(list_quotes(f"{heading}\n\n{following}", question=question))
+
+
+def test_struck_sentence_is_not_quoted() -> None:
+    text = "~~The fee is 90 euros.~~ The fee is 72 euros. The desk costs ~~40~~ 30 euros."
+    assert list_quotes(text) == ["The fee is 72 euros.", "The desk costs ~~40~~ 30 euros."]
+
+
+CONTINUED_TABLE = (
+    "| Pump | Flow |\n| --- | --- |\n| P11 | 40 l/s |\n\n|  |  |\n| --- | --- |\n| P12 | 55 l/s |\n"
+)
+
+
+def test_table_with_empty_header_continues_the_previous_one() -> None:
+    rows = [item.readable_text for item in make_quote_candidates(CONTINUED_TABLE)]
+    assert rows == ["Pump: P11; Flow: 40 l/s", "Pump: P12; Flow: 55 l/s"]
+    other = CONTINUED_TABLE.replace("|  |  |\n| --- | --- |\n", "|  |  |  |\n| --- | --- | --- |\n")
+    rows = [item.readable_text for item in make_quote_candidates(other)]
+    assert rows[1] == "P12; 55 l/s"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from retrieval.evidence import (
     compare_states,
     compute_overlaps,
     compute_selection_features,
-    demote_totals,
     find_language_shifts,
 )
 from retrieval.extractive_answer import mark_value, select_quotes
@@ -24,6 +23,7 @@ from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
 from retrieval.response_builder import format_missing_codes
+from retrieval.row_ranking import demote_other_rows, demote_totals
 from schemas.answer_profiles import AnswerProfile
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,
@@ -342,3 +342,24 @@ def test_sentences_without_a_known_other_language_are_not_shifted(
 ) -> None:
     means = {"en": np.ones(2, np.float32), "pt": np.zeros(2, np.float32)}
     assert find_language_shifts(languages, question_language, means) == [None]
+
+
+PUMPS = "| Pump | Flow |\n| --- | --- |\n| P11 | 40 l/s |\n| P12 | 55 l/s |\n| P13 | 61 l/s |\n"
+SAMPLES = "| Metal | S-1 | S-2 |\n| Lead | 4.1 | 9.2 |\n| Nickel | 3.0 | 19.4 |\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "question", "n_kept"),
+    [
+        (PUMPS, "What is the flow of pump P12?", 1),
+        (PUMPS, "How do P11 and P13 differ?", 2),
+        (PUMPS, "What is the flow of the pumps?", 3),
+        (PUMPS.replace("P1", "Hall "), "What is the flow of Hall 2?", 1),
+        # A code in a row without column names tells columns apart, and not rows.
+        (SAMPLES, "How much nickel is in S-2?", 3),
+    ],
+)
+def test_rows_that_name_something_else_are_last(table: str, question: str, n_kept: int) -> None:
+    candidates = extract_quote_candidates(make_contexts(table), RuleSentenceSplitter())
+    scores = demote_other_rows(candidates, plan(question), [1.0, 2.0, 3.0])
+    assert sum(score > 0 for score in scores) == n_kept

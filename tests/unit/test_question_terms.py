@@ -120,7 +120,7 @@ def test_numbered_thing_is_lacking_beside_others_of_its_kind(
 
 def test_numbers_behind_a_noun_that_count_the_next_word_number_nothing() -> None:
     terms = index_text_terms(["Within the last 30 days, the last 60 days and the last 90 days."])
-    assert not terms.lacks_label("last", 45)
+    assert not terms.lacks_label("last", "45")
 
 
 def test_alternatives_have_the_shape_of_the_missing_code() -> None:
@@ -217,3 +217,28 @@ def test_codes_are_held_however_they_are_separated(text: str, code: str, is_held
 def test_acronyms_in_capitals_are_names(question: str, text: str, is_held: bool) -> None:
     (name,) = find_question_terms(question, "en").names
     assert index_text_terms([text]).holds_name(name) is is_held
+
+
+LABELED = (
+    "| Chamber | Set temperature |\n| --- | --- |\n| A | 40 °C |\n| B | 20 °C |\n| C | 5 °C |\n\n"
+    "Docks A to D are open. The Aurora 5 heat pump is loud, and the Aurora 9 pump is not, at -7 °C."
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_lacking"),
+    [
+        ("What is the set temperature of chamber B?", False),
+        ("What is the set temperature of chamber D?", True),
+        ("Is dock C open?", False),
+        ("Is dock E open?", True),
+        ("How loud is the Aurora 9?", False),
+        ("How loud is the Aurora 7?", True),
+        ("When should I go to chamber A?", False),
+    ],
+)
+def test_letters_and_numbers_behind_a_name_tell_things_apart(
+    question: str, is_lacking: bool
+) -> None:
+    terms = index_text_terms([LABELED])
+    assert any(terms.lacks_label(*label) for label in find_labels(question)) is is_lacking

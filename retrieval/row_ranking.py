@@ -1,0 +1,122 @@
+"""Rank rows of a table behind those that are about what the question names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from retrieval.query_plan import QueryPlan
+from retrieval.question_terms import (
+    TextTerms,
+    find_labels,
+    find_question_terms,
+    index_text_terms,
+)
+from retrieval.quote_candidates import QuoteCandidate
+from retrieval.words import extract_word_keys
+
+_TOTAL = (
+    r"total|grand total|sum|overall|summe|gesamt|insgesamt|soma|suma|somme|ensemble|totais|totales"
+)
+# Enough to rank behind.
+_TOTAL_DISTANCE = 0.01
+_TOTAL_ROW = re.compile(rf"(?:{_TOTAL})\b", re.I)
+_TOTAL_ASKED = re.compile(
+    rf"\b(?:{_TOTAL}|totals|sums|altogether|in all|combined|zusammen|gesamt\w*|ao todo|en todo|"
+    r"todos|todas|all|alle)\b",
+    re.I,
+)
+
+
+def demote_totals(
+    candidates: Sequence[QuoteCandidate], plan: QueryPlan, scores: Sequence[float]
+) -> tuple[float, ...]:
+    """Rank the total of a table behind rows that hold words of the question which the total lacks.
+
+    The total shares the column names with the question, and has no label that could differ.
+    """
+    demoted = list(scores)
+    if _TOTAL_ASKED.search(plan.question):
+        return tuple(demoted)
+    question_keys = extract_word_keys(plan.question)
+    for row, candidate in enumerate(candidates):
+        if not (candidate.is_row and _TOTAL_ROW.match(next(filter(None, candidate.cells), ""))):
+            continue
+        total_keys = extract_word_keys(" ".join((*(candidate.header or ()), *candidate.cells)))
+        named_rows = [
+            scores[other]
+            for other, sibling in enumerate(candidates)
+            if sibling.is_row
+            and sibling.header == candidate.header
+            and sibling.chunk.document_id == candidate.chunk.document_id
+            and (question_keys - total_keys) & extract_word_keys(" ".join(sibling.cells))
+        ]
+        demoted[row] = min([scores[row], *(score - _TOTAL_DISTANCE for score in named_rows)])
+    return tuple(demoted)
+
+
+# Far behind every sentence: such a row is never quoted.
+_OTHER_ROW_DISTANCE = 100.0
+
+
+def demote_other_rows(
+    candidates: Sequence[QuoteCandidate], plan: QueryPlan, scores: Sequence[float]
+) -> tuple[float, ...]:
+    """Rank rows of a table last where another row of it names what the question names, and they
+    name something else in its place: the value of P11 is none of P12.
+    """
+    terms = find_question_terms(plan.question, plan.language)
+    labels = find_labels(plan.question)
+    demoted = list(scores)
+    if not (terms.identifiers or terms.names or labels):
+        return tuple(demoted)
+
+    def list_held(text: TextTerms) -> frozenset[str]:
+        return frozenset(
+            [
+                *filter(text.holds_code, terms.identifiers),
+                *filter(text.holds_name, terms.names),
+                *(f"{noun} {label}" for noun, label in labels if text.has_label(noun, label)),
+            ]
+        )
+
+    held = {
+        row: list_held(index_text_terms([candidate.readable_text]))
+        for row, candidate in enumerate(candidates)
+        if candidate.is_row
+    }
+    named_rows = [row for row, own in held.items() if own]
+    for row, own in held.items():
+        if any(
+            own < held[other]
+            and _is_of_one_table(candidates[row], candidates[other])
+            and _names_another(candidates[row], candidates[other], held[other] - own, list_held)
+            for other in named_rows
+        ):
+            demoted[row] -= _OTHER_ROW_DISTANCE
+    return tuple(demoted)
+
+
+def _is_of_one_table(first: QuoteCandidate, second: QuoteCandidate) -> bool:
+    return first.chunk.document_id == second.chunk.document_id and first.header == second.header
+
+
+def _names_another(
+    candidate: QuoteCandidate,
+    named: QuoteCandidate,
+    terms: frozenset[str],
+    list_held: Callable[[TextTerms], frozenset[str]],
+) -> bool:
+    """Tell whether the cell in the column where `named` holds the terms names something, too, and
+    is no value below a column name.
+    """
+    header = named.header or ()
+    for column, (own_cell, cell) in enumerate(zip(candidate.cells, named.cells, strict=False)):
+        name = header[column] if column < len(header) else ""
+        if terms & list_held(index_text_terms([f"{name}: {cell}"])):
+            return bool(own_cell) and _get_form(own_cell) == _get_form(cell)
+    return False
+
+
+def _get_form(cell: str) -> tuple[bool, bool]:
+    return any(map(str.isalpha, cell)), any(map(str.isdigit, cell))
