@@ -29,7 +29,9 @@ from retrieval.question_terms import (
     TextTerms,
     find_alternatives,
     find_labels,
+    find_phrases,
     find_question_terms,
+    holds_phrase,
     index_text_terms,
 )
 from retrieval.quote_candidates import QuoteCandidate
@@ -193,6 +195,11 @@ def find_missing_terms(
     return (
         [code for code in terms.identifiers if not held.holds_code(code)]
         + [name for name in terms.names if not holds_name(name)]
+        + [
+            phrase
+            for phrase in find_phrases(plan.question)
+            if not is_foreign and not holds_phrase(documents, phrase)
+        ]
         + [
             f"{noun} {number}"
             for noun, number in find_labels(plan.question)

@@ -39,6 +39,7 @@ from retrieval.quote_candidates import (
     normalize_quote,
 )
 from retrieval.redaction import Redactor
+from retrieval.row_ranking import EXCLUDED_DISTANCE
 from schemas.answer_profiles import AnswerProfile
 from schemas.facts import FactCitation
 from schemas.planning import Intent
@@ -165,7 +166,10 @@ def select_quotes(
     )
     joined = (
         join_next(candidates[lead], candidates[lead + 1])
-        if lead_value is None and lead not in conflicting_rows and lead + 1 < len(candidates)
+        if lead_value is None
+        and lead not in conflicting_rows
+        and lead + 1 < len(candidates)
+        and scores[lead + 1] > scores[lead] - EXCLUDED_DISTANCE / 2
         else None
     )
     first_rows = [*conflicting_rows, *([] if lead in conflicting_rows else [lead])]

@@ -295,3 +295,23 @@ def _get_shape(token: str) -> str:
 
 def _fold(text: str) -> str:
     return strip_accents(fold_signs(text.lower()))
+
+
+_PHRASE = re.compile(r"(?<!\w)[\"“”„]([^\"“”„]{2,120})[\"“”](?!\w)")
+_EXCLUDED_WORD = re.compile(r"(?<=\s)-([^\W\d_]{2,40})(?![\w-])")
+
+
+def find_phrases(question: str) -> list[str]:
+    """Return the phrases in double quotation marks, which an answer must hold as they are."""
+    return [phrase for phrase in _PHRASE.findall(question) if split_words(phrase)]
+
+
+def find_excluded_words(question: str) -> list[str]:
+    """Return the words behind a minus sign, as in "rent -parking"."""
+    return _EXCLUDED_WORD.findall(question)
+
+
+def holds_phrase(texts: Iterable[str], phrase: str) -> bool:
+    """Tell whether the texts hold the words of the phrase in their order."""
+    words = " ".join(split_words(_fold(phrase)))
+    return f" {words} " in f" {' '.join(split_words(_fold(' '.join(texts))))} "

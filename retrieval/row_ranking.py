@@ -1,4 +1,4 @@
-"""Rank rows of a table behind those that are about what the question names."""
+"""Rank rows and sentences last that are not about what the question names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import (
     TextTerms,
+    find_excluded_words,
     find_labels,
+    find_phrases,
     find_question_terms,
+    holds_phrase,
     index_text_terms,
 )
 from retrieval.quote_candidates import QuoteCandidate
@@ -55,8 +58,8 @@ def demote_totals(
     return tuple(demoted)
 
 
-# Far behind every sentence: such a row is never quoted.
-_OTHER_ROW_DISTANCE = 100.0
+# Far behind every sentence: such a row or sentence is never quoted.
+EXCLUDED_DISTANCE = 100.0
 
 
 def demote_other_rows(
@@ -93,7 +96,7 @@ def demote_other_rows(
             and _names_another(candidates[row], candidates[other], held[other] - own, list_held)
             for other in named_rows
         ):
-            demoted[row] -= _OTHER_ROW_DISTANCE
+            demoted[row] -= EXCLUDED_DISTANCE
     return tuple(demoted)
 
 
@@ -120,3 +123,26 @@ def _names_another(
 
 def _get_form(cell: str) -> tuple[bool, bool]:
     return any(map(str.isalpha, cell)), any(map(str.isdigit, cell))
+
+
+def demote_excluded(
+    candidates: Sequence[QuoteCandidate], question: str, scores: Sequence[float]
+) -> tuple[float, ...]:
+    """Rank sentences last that lack a quoted phrase of the question where others hold it, or hold
+    a word that the question excludes by a minus sign.
+    """
+    phrases, excluded = find_phrases(question), find_excluded_words(question)
+    if not (phrases or excluded):
+        return tuple(scores)
+    texts = [
+        [candidate.readable_text, candidate.lead_in_text, candidate.section]
+        for candidate in candidates
+    ]
+    phrases = [phrase for phrase in phrases if any(holds_phrase(unit, phrase) for unit in texts)]
+    return tuple(
+        score - EXCLUDED_DISTANCE
+        if not all(holds_phrase(unit, phrase) for phrase in phrases)
+        or (excluded and any(map(index_text_terms(unit).holds_name, excluded)))
+        else score
+        for score, unit in zip(scores, texts, strict=True)
+    )

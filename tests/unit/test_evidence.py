@@ -23,7 +23,7 @@ from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
 from retrieval.response_builder import format_missing_codes
-from retrieval.row_ranking import demote_other_rows, demote_totals
+from retrieval.row_ranking import demote_excluded, demote_other_rows, demote_totals
 from schemas.answer_profiles import AnswerProfile
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,
@@ -363,3 +363,25 @@ def test_rows_that_name_something_else_are_last(table: str, question: str, n_kep
     candidates = extract_quote_candidates(make_contexts(table), RuleSentenceSplitter())
     scores = demote_other_rows(candidates, plan(question), [1.0, 2.0, 3.0])
     assert sum(score > 0 for score in scores) == n_kept
+
+
+SMOKING = "Smoking is not allowed on deck. Smoking is allowed in the yard. Dogs stay in the yard."
+
+
+@pytest.mark.parametrize(
+    ("question", "kept"),
+    [
+        ('Where is smoking "not allowed"?', ["deck"]),
+        ("Where is smoking “not  Allowed”?", ["deck"]),
+        ("What is in the yard -dogs", ["deck", "Smoking is allowed"]),
+        ("What is in the yard-dogs", ["deck", "Smoking is allowed", "Dogs"]),
+        # No sentence holds the phrase: whether to refuse is decided by the documents.
+        ('Where is smoking "never allowed"?', ["deck", "Smoking is allowed", "Dogs"]),
+    ],
+)
+def test_quoted_phrases_and_excluded_words_choose_sentences(question: str, kept: list[str]) -> None:
+    candidates = extract_quote_candidates(make_contexts(SMOKING), RuleSentenceSplitter())
+    scores = demote_excluded(candidates, question, [1.0, 2.0, 3.0])
+    quoted = [item.text for item, score in zip(candidates, scores, strict=True) if score > 0]
+    assert len(quoted) == len(kept)
+    assert all(part in text for part, text in zip(kept, quoted, strict=True))
