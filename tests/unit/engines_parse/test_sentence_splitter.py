@@ -47,3 +47,21 @@ def test_sentence_spans_cover_text_without_gaps(text: str) -> None:
     found = RuleSentenceSplitter().split(text)
     assert "".join(text[start:end] for start, end in found) == text
     assert all(start < end for start, end in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("The ore comes from Mine A. The shaft is deep.", 2),
+        ("O minério vem da Mina B. Os poços são fundos.", 2),
+        ("It closes at 5 p.m. The keys are inside.", 2),
+        ("It is made by Brook Inc. In May it moved.", 2),
+        ("He met John F. Kennedy. They spoke.", 2),
+        ("She is Maria A. Osgood of Hull.", 1),
+        ("The case is Dow vs. The Crown.", 1),
+        ("~~The fee is 90 euros.~~ The fee is 72 euros.", 2),
+        ("The fee is 72 euros. ~~The fee is 90 euros.~~", 2),
+    ],
+)
+def test_stop_behind_label_or_struck_text_ends_sentence(text: str, sentences: int) -> None:
+    assert len(RuleSentenceSplitter().split(text)) == sentences
