@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evaluation.metrics import SCHEMA_VERSION
 from retrieval.extractive_answer import MODEL as QUOTING_MODEL
+from retrieval.words import is_unspaced
 from schemas.errors import InvalidRequest
 from schemas.questions import QueryResponse, RouteMode
 
@@ -141,6 +142,9 @@ def contains(normalized_text: str, wanted: str) -> bool:
     pattern = re.escape(wanted := normalize_text(wanted))
     if not wanted:
         return False
+    # Scripts without spaces have no whole words to see.
+    if is_unspaced(wanted):
+        return wanted in normalized_text
     if re.match(r"\w", wanted):
         pattern = rf"(?<!\w)(?<!\d[.,]){pattern}"
     if re.search(r"\w$", wanted):

@@ -43,6 +43,8 @@ ABSENT = RENT.model_copy(update={"id": "absent", "answerable": False, "gold": []
         ("1,540 euros", "540 euros", False),
         ("Weight | 5.6 kg", "weight · 5.6 kg", True),
         ("Crème brûlée", "creme brulee", True),
+        ("停车费是五元。", "五元", True),
+        ("停车费是五元。", "六元", False),
     ],
 )
 def test_text_is_compared_by_whole_words_and_numbers(text: str, wanted: str, is_held: bool) -> None:
