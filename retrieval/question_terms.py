@@ -297,6 +297,22 @@ def _fold(text: str) -> str:
     return strip_accents(fold_signs(text.lower()))
 
 
+_CODE_JOINT = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+
+
+def list_code_spellings(question: str) -> list[str]:
+    """Return the codes of the question joined and hyphenated, where written otherwise: KX5510 and
+    KX-5510 are different words of the lexical index.
+    """
+    folded = fold_signs(question)
+    spellings: dict[str, None] = {}
+    for code in find_question_terms(folded, None).codes:
+        joined = _PARTS.sub("", code)
+        if any(char.isalpha() for char in code):
+            spellings |= dict.fromkeys((joined, _CODE_JOINT.sub("-", joined)))
+    return [spelling for spelling in spellings if spelling not in question]
+
+
 _PHRASE = re.compile(r"(?<!\w)[\"“”„]([^\"“”„]{2,120})[\"“”](?!\w)")
 _EXCLUDED_WORD = re.compile(r"(?<=\s)-([^\W\d_]{2,40})(?![\w-])")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from retrieval.channels import ChannelOutput, ChannelRequest
+from retrieval.question_terms import list_code_spellings
 from schemas.channels import LexicalProfile
 
 
@@ -10,7 +11,7 @@ async def retrieve(request: ChannelRequest) -> ChannelOutput:
     settings = LexicalProfile.model_validate(request.settings)
     lexical_hits = await request.snapshot.search_lexical(
         request.tenant,
-        request.question,
+        " ".join([request.question, *list_code_spellings(request.question)]),
         language=request.language,
         filters=request.filters,
         k=request.k,

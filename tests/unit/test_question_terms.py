@@ -7,6 +7,7 @@ from retrieval.question_terms import (
     find_labels,
     find_question_terms,
     index_text_terms,
+    list_code_spellings,
 )
 
 
@@ -242,3 +243,18 @@ def test_letters_and_numbers_behind_a_name_tell_things_apart(
 ) -> None:
     terms = index_text_terms([LABELED])
     assert any(terms.lacks_label(*label) for label in find_labels(question)) is is_lacking
+
+
+@pytest.mark.parametrize(
+    ("question", "spellings"),
+    [
+        ("Which pump does KX5510 fit?", ["KX-5510"]),
+        ("Which pump does KX-5510 fit?", ["KX5510"]),
+        ("Which pump does KX‑5510 fit?", ["KX5510", "KX-5510"]),
+        ("Whose plate is 12-AB-34?", ["12AB34"]),
+        ("What happened in 2014?", []),
+        ("Who pays the rent?", []),
+    ],
+)
+def test_codes_are_searched_joined_and_hyphenated(question: str, spellings: list[str]) -> None:
+    assert list_code_spellings(question) == spellings
