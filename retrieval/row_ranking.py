@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import (
     TextTerms,
+    find_alternatives,
     find_excluded_words,
     find_labels,
     find_phrases,
@@ -97,7 +98,25 @@ def demote_other_rows(
             for other in named_rows
         ):
             demoted[row] -= EXCLUDED_DISTANCE
-    return tuple(demoted)
+    return _demote_other_codes(candidates, terms.identifiers, demoted)
+
+
+def _demote_other_codes(
+    candidates: Sequence[QuoteCandidate], codes: Sequence[str], scores: Sequence[float]
+) -> tuple[float, ...]:
+    """Rank sentences last that name only another code of the kind, where others name the code."""
+    texts = [candidate.readable_text for candidate in candidates]
+    names_code = [any(map(index_text_terms([text]).holds_code, codes)) for text in texts]
+    return tuple(
+        score - EXCLUDED_DISTANCE
+        if any(names_code)
+        and not (is_named or candidate.is_row)
+        and find_alternatives(codes, [text])
+        else score
+        for score, is_named, candidate, text in zip(
+            scores, names_code, candidates, texts, strict=True
+        )
+    )
 
 
 def _is_of_one_table(first: QuoteCandidate, second: QuoteCandidate) -> bool:

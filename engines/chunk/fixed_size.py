@@ -20,7 +20,7 @@ from schemas.generations import ChunkConfig
 from schemas.ids import fingerprint
 from schemas.values import ParentChunk, Transcript
 
-VERSION = 2
+VERSION = 3
 
 
 class FixedSizeChunker:

@@ -24,7 +24,7 @@ from schemas.generations import ChunkConfig
 from schemas.ids import fingerprint
 from schemas.values import Block, ParentChunk, Transcript
 
-VERSION = 2
+VERSION = 3
 _PACKING_SLACK = 1.35
 """Packs are three quarters full on average; with this factor, children have about
 `child_tokens`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from engines.parse import archive, html
+from engines.parse.dates import parse_document_date
 from engines.parse.html_tree import HtmlElement, parse_html
 from engines.parse.refusals import make_corrupt_error
 from engines.parsed_blocks import ParsedPart
@@ -31,7 +32,7 @@ def read(path: Path) -> ParsedPart:
         part = ParsedPart(
             title=title or None,
             language=(language or "").split("-")[0].lower() or None,
-            date=date or None,
+            document_date=parse_document_date(date),
         )
         for member in _list_chapters(elements, package_path):
             try:

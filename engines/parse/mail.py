@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from email import message_from_bytes, policy
 from email.message import Message
-from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
 from engines.parse import calendar_text, html, text
+from engines.parse.dates import parse_document_date
 from engines.parse.embedded import make_unread_part, read_embedded
 from engines.parse.refusals import make_corrupt_error
 from engines.parsed_blocks import ParsedBlock, ParsedPart
@@ -66,7 +66,9 @@ def read(data: bytes) -> ParsedPart:
 
 def _read_message(message: Message[str, str]) -> ParsedPart:
     subject = _get_header(message, "Subject")
-    part = ParsedPart(title=subject or None, date=_find_date(message))
+    part = ParsedPart(
+        title=subject or None, document_date=parse_document_date(_get_header(message, "Date"))
+    )
     if subject:
         part.blocks.append(ParsedBlock("heading", subject, level=1))
     lines = [
@@ -106,13 +108,6 @@ def _parse_field(name: str, value: str) -> object:
         return policy.default.header_factory("subject", unfolded)
     except (ValueError, LookupError, TypeError, AttributeError):
         return unfolded
-
-
-def _find_date(message: Message[str, str]) -> str | None:
-    try:
-        return parsedate_to_datetime(_get_header(message, "Date")[:200]).date().isoformat()
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
 
 
 def _split_parts(
