@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from engines.parse.text import copy_charset
 from processors.admission import (
     IngressData,
     check_owner,
@@ -95,11 +96,10 @@ async def _accept_document(
     blob, filename = await pin_bytes(event, data, ports)
     # Inline text without a file name is Markdown.
     text_type = "text/markdown" if data.content.text is not None and filename is None else None
+    declared_type = data.media_type or blob.media_type or text_type
     # Type, page and archive limits are enforced before the document costs more.
     async with ports.blobs.open_local(blob.key) as path:
-        file = LocalFile(
-            path, filename, data.media_type or text_type, blob.size, data.title, data.language
-        )
+        file = LocalFile(path, filename, declared_type, blob.size, data.title, data.language)
         plan = await ports.parser.plan(file)
     # After every other check, so that a rejected event does not acquire ownership.
     await take_ownership(event, require_document_id(event, data, blob.sha256), ports)
@@ -117,7 +117,10 @@ async def _accept_document(
             "source_uri": redact_urls(uri)
             if (uri := data.source_uri or data.content.url)
             else None,
-            "blob": blob.model_copy(update={"media_type": plan.media_type}),
+            # With the declared character set, which the bytes alone do not tell.
+            "blob": blob.model_copy(
+                update={"media_type": copy_charset(declared_type, plan.media_type)}
+            ),
             # A recovery restores the inbox of ingress from this hash, which detects a reused
             # `ce_id`.
             "payload_sha256": event.payload_sha256,

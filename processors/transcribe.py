@@ -171,7 +171,12 @@ def _apply_amended_title(data: DocumentAccepted, pending_event: PendingEvent) ->
 async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTranscribed:
     async with ports.blobs.open_local(data.blob.key) as path:
         file = LocalFile(
-            path, data.filename, data.media_type, data.blob.size, data.title, data.language
+            path,
+            data.filename,
+            data.blob.media_type or data.media_type,
+            data.blob.size,
+            data.title,
+            data.language,
         )
         plan = await ports.parser.plan(file)
         parts = [await _parse_part(data, file, plan, part, ports) for part in plan.parts]

@@ -86,6 +86,12 @@ def declare_charset(media_type: str | None) -> Iterator[None]:
         _CHARSET.reset(token)
 
 
+def copy_charset(declared_type: str | None, media_type: str) -> str:
+    """Return `media_type` with the `charset` of the declared type, if it has one."""
+    match = _CHARSET_PARAMETER.search(declared_type or "")
+    return f"{media_type}; charset={match[1]}" if match else media_type
+
+
 def decode_text(data: bytes, declared: str | None = None, *, partial: bool = False) -> DecodedText:
     """Decode text of an unknown encoding.
 

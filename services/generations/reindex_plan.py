@@ -195,7 +195,12 @@ class ReindexPlanner:
             event_count += 1
             async with self.storage.blobs.open_local(data.blob.key) as path:
                 file = LocalFile(
-                    path, data.filename, data.media_type, data.blob.size, data.title, data.language
+                    path,
+                    data.filename,
+                    data.blob.media_type or data.media_type,
+                    data.blob.size,
+                    data.title,
+                    data.language,
                 )
                 plan = await self.engines.parser.plan(file)
             await lookup.add(

@@ -10,6 +10,10 @@ from uuid import UUID
 import pytest
 from pydantic import ValidationError
 
+from engines.blobs import open_blobs
+from engines.ocr.rapidocr import RapidOcr
+from engines.parse.local import LocalParser
+from engines.parsed_blocks import ParsedPart
 from processors import receive
 from schemas.errors import AnabranchError, PermanentError, TransientError
 from schemas.events import (
@@ -23,6 +27,7 @@ from schemas.events import (
     Event,
 )
 from schemas.ids import make_document_id, make_received_id
+from schemas.ports.engines import BlobStore, FetchedFile, LocalFile
 from schemas.ports.ledger import ClaimStatus
 from schemas.ports.stage_ports import IngressLimits, LatestRevision
 from schemas.records import Position
@@ -445,3 +450,38 @@ def test_fetches_are_grouped_by_host(url: str | None, expected: str | None) -> N
         )
         == expected
     )
+
+
+class ShiftJisFetcher:
+    """Serves a page whose character set only the header of the response tells."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self.blobs = blobs
+
+    async def fetch(self, url: str, key_prefix: str) -> FetchedFile:
+        media_type = "text/html; charset=shift_jis"
+        page = "<p>入場料は八百円です。</p>".encode("shift_jis")
+        blob = await self.blobs.put(f"{key_prefix}page", page, media_type=media_type)
+        return FetchedFile(blob, url, media_type, None)
+
+
+async def test_charset_of_response_reaches_the_parser(
+    world: SimulatedPipeline, tmp_path: Path
+) -> None:
+    blobs = open_blobs((tmp_path / "blobs").as_uri())
+    async with LocalParser(RapidOcr()) as parser:
+        accepted: DocumentAccepted = await run_ingress(
+            world,
+            DocumentReceived(external_id="p", content=Content(url="http://192.0.2.1/p")),
+            blobs=blobs,
+            fetcher=ShiftJisFetcher(blobs),
+            parser=parser,
+        )
+        assert accepted.media_type == "text/html"
+        assert accepted.blob.media_type == "text/html; charset=shift_jis"
+        async with blobs.open_local(accepted.blob.key) as path:
+            file = LocalFile(path, None, accepted.blob.media_type, accepted.blob.size)
+            plan = await parser.plan(file)
+            part = ParsedPart.decode(await parser.parse(file, plan, plan.parts[0]))
+    assert [block.text for block in part.blocks] == ["入場料は八百円です。"]
+    assert part.notices == []
