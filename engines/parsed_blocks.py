@@ -98,8 +98,9 @@ class ParsedPart:
     def insert_page_blocks(self, page: int, blocks: Iterable[ParsedBlock]) -> None:
         """Insert the OCR blocks of `page` between the blocks of the other pages."""
         blocks = [replace(block, page=page) for block in blocks]
-        preceding = [block for block in self.blocks if (block.page or 0) < page]
-        following = [block for block in self.blocks if (block.page or 0) >= page]
+        # Blocks without a page are those of attachments, which follow all pages.
+        preceding = [block for block in self.blocks if block.page and block.page < page]
+        following = [block for block in self.blocks if not block.page or block.page >= page]
         self.blocks = [*preceding, *blocks, *following]
         self.unread = [unread_page for unread_page in self.unread if unread_page != page]
         self.ocr_pages = sorted({*self.ocr_pages, page})

@@ -21,7 +21,8 @@ from engines.layout import (
     compute_pages_body_height,
     find_running_lines,
 )
-from engines.parse.pdf_annotations import read_attachment_names, read_xfa_values
+from engines.parse.embedded import read_embedded
+from engines.parse.pdf_annotations import read_xfa_values
 from engines.parse.pdf_text import read_page_text
 from engines.parse.refusals import check_pages, make_corrupt_error, make_encrypted_error
 from engines.parsed_blocks import ParsedBlock, ParsedPart
@@ -77,7 +78,7 @@ def read(path: Path, pages: range) -> ParsedPart:
         if pages.start == 1:
             title = " ".join((document.get_metadata_value("Title") or "").split())
             part.title = title if title and not _GENERATED_TITLE.match(title) else None
-            _read_document_parts(document, part)
+            _read_xfa_form(document, part)
         # pdfium tells the values of fields only with a form environment.
         document.init_forms()
         form = document.formenv
@@ -104,31 +105,37 @@ def read(path: Path, pages: range) -> ParsedPart:
         for page, stamps in text_pages:
             part.blocks += build_blocks(page, body_height, has_fonts=True)
             part.blocks += [ParsedBlock("paragraph", stamp, page=page.number) for stamp in stamps]
+        if pages.stop > len(document):
+            _read_attachments(document, part)
     return part
 
 
 def _build_hidden_notice(counts: dict[int, int]) -> Notice:
     pages = ", ".join(f"page {page} ({count} words)" for page, count in counts.items())
     return Notice(
-        code="HIDDEN_TEXT_NOT_READ",
+        code="HIDDEN_TEXT",
         detail="Text that a reader cannot see, because it has no contrast, is too small or is "
         f"outside the page, was not read: {pages}.",
     )
 
 
-def _read_document_parts(document: pdfium.PdfDocument, part: ParsedPart) -> None:
-    """Read the values of an XFA form, and name the files that the PDF contains."""
+def _read_xfa_form(document: pdfium.PdfDocument, part: ParsedPart) -> None:
     if values := read_xfa_values(document):
         text = "\n".join(f"- {name}: {value}" for name, value in values)
         part.blocks.append(ParsedBlock("list", text, page=1))
-    if names := read_attachment_names(document):
-        part.notices.append(
-            Notice(
-                code="EMBEDDED_FILES_NOT_READ",
-                detail=f"The PDF contains {len(names)} other files, which are not read: "
-                f"{', '.join(names)}. Ingest them as documents of their own.",
-            )
-        )
+
+
+def _read_attachments(document: pdfium.PdfDocument, part: ParsedPart) -> None:
+    for i in range(document.count_attachments()):
+        attachment = document.get_attachment(i)
+        try:
+            data = bytes(attachment.get_data())
+        # Without a stream, or a damaged one: the name alone is known.
+        except pdfium.PdfiumError:
+            data = b""
+        inner = read_embedded(attachment.get_name(), data)
+        part.blocks += inner.blocks
+        part.notices += inner.notices
 
 
 def _clear_dominant_monospace(pages: Sequence[LayoutPage]) -> None:

@@ -107,18 +107,6 @@ def _read_string(annotation: c.FPDF_ANNOTATION, key: bytes) -> str:
     return _decode(lambda buffer, size: c.FPDFAnnot_GetStringValue(annotation, key, buffer, size))
 
 
-def read_attachment_names(document: pdfium.PdfDocument) -> list[str]:
-    """Return the names of the files that the PDF contains."""
-    return [
-        _decode(
-            lambda buffer, size, i=i: c.FPDFAttachment_GetName(  # type: ignore[misc]
-                c.FPDFDoc_GetAttachment(document.raw, i), buffer, size
-            )
-        )
-        for i in range(c.FPDFDoc_GetAttachmentCount(document.raw))
-    ]
-
-
 def read_xfa_values(document: pdfium.PdfDocument) -> list[tuple[str, str]]:
     """Return the names and values of an XFA form, whose pages only ask for another viewer."""
     for i in range(max(0, c.FPDF_GetXFAPacketCount(document.raw))):

@@ -90,12 +90,16 @@ def test_shown_notes_are_read(tmp_path: Path, note: FreeText | Text, is_read: bo
     assert ("Fee agreed: 1,480 euros." in found.markdown) == is_read
 
 
-def test_embedded_files_are_named_in_a_warning(tmp_path: Path) -> None:
-    found = parse_changed_pdf(
-        tmp_path, lambda writer: writer.add_attachment("tariff 2026.txt", b"The fee is 5 euros.")
-    )
-    assert [(notice.code, "tariff 2026.txt" in notice.detail) for notice in found.warnings] == [
-        ("EMBEDDED_FILES_NOT_READ", True)
+def test_embedded_files_are_sections_after_the_pages(tmp_path: Path) -> None:
+    def embed(writer: PdfWriter) -> None:
+        writer.add_attachment("tariff 2026.txt", b"The fee is 5 euros.")
+        writer.add_attachment("plan.dwg", b"\x00\x01\x02\x03")
+
+    found = parse_changed_pdf(tmp_path, embed)
+    section = found.markdown.index("Attachment: tariff 2026.txt")
+    assert section < found.markdown.index("The fee is 5 euros.")
+    assert [(notice.code, "plan.dwg" in notice.detail) for notice in found.warnings] == [
+        ("ATTACHMENT_NOT_INDEXED", True)
     ]
 
 

@@ -71,7 +71,7 @@ def test_hidden_text_is_left_out_with_a_warning(
     found = parse_drawn_pdf(tmp_path, draw, rotate=rotate)
     assert "First the pump" in found.markdown
     assert "secret" not in found.markdown
-    assert [notice.code for notice in found.warnings] == ["HIDDEN_TEXT_NOT_READ"]
+    assert [notice.code for notice in found.warnings] == ["HIDDEN_TEXT"]
     assert "page 1 (2 words)" in found.warnings[0].detail
 
 
