@@ -20,7 +20,7 @@ _LABELS = {
     "STATUS": "Status",
     "DESCRIPTION": "Description",
 }
-_LINE = re.compile(r"([A-Z-]+)((?:;[^:\";]*(?:\"[^\"]*\")?[^:\";]*)*):(.*)", re.I)
+_LINE = re.compile(r"([A-Z-]+)((?:;(?:[^:\";]|\"[^\"]*\")*)*):(.*)", re.I)
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)?(Z?))?")
 _ESCAPE = re.compile(r"\\([\\;,nN])")
 
