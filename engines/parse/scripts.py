@@ -30,6 +30,9 @@ def _format_script(text: str, table: dict[int, int], sign: str) -> str:
 def _format_words(words: str, table: dict[int, int], sign: str) -> str:
     if sign == "^" and (words in _WRITTEN_RAISED or _ORDINAL.fullmatch(words)):
         return _WRITTEN_RAISED.get(words, words)
+    # A mark in parentheses, such as (a), joins no number.
+    if re.fullmatch(r"\([^\d()]+\)", words):
+        return words
     compact = words.replace(" ", "")
     if all(ord(character) in table for character in compact):
         return compact.translate(table)

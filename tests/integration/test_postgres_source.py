@@ -108,7 +108,7 @@ async def test_table_is_snapshotted_then_streamed(
     )
     assert metadata == {
         "price": "12.50",
-        "made": "2026-03-01T12:00:00+00",
+        "made": "2026-03-01T12:00:00Z",
         "facts": {"a": [1]},
         "active": True,
     }

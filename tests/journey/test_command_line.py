@@ -108,7 +108,7 @@ def test_up_uses_external_database_and_logs_to_stderr(
             run_json("ingest", str(note), "--wait", "--data", str(folder))["counts"]["searchable"]
             == 1
         )
-        assert first.stop() == 0
+        assert first.stop() == 130
         assert [line.split()[0] for line in first.stdout_file.read_text().splitlines()] == [
             "API",
             "docs",

@@ -196,6 +196,7 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "kafka status": [[]],
         "eval retrieval": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
         "eval answers": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
+        "eval reports": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
         "eval documents": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
         "eval compare": [["g1", "g1"]],
         "eval export": [["/dev/null/export"]],

@@ -98,6 +98,7 @@ def test_names_in_progress_table_are_not_markup() -> None:
     )()
     source.outcome = f"[bold]{HOSTILE_TEXT}"
     job.items = [source]
+    job.is_local = False
     out = io.StringIO()
     Console(file=out, force_terminal=True, width=200).print(_render_table(job))
     assert "\x1b]" not in out.getvalue()

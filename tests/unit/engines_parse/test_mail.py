@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from datetime import date
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def test_header_is_title_date_and_lines() -> None:
         b"From: =?iso-8859-1?Q?Jo=E3o?= <j@example.org>\nTo: a@example.org,\n b@example.org\n"
         b"Subject: =?utf-8?B?UHJlw6dv?= da obra\nDate: Tue, 3 Mar 2026 09:00:00 +0000\n\nText.\n"
     )
-    assert (part.title, part.date) == ("Preço da obra", "2026-03-03")
+    assert (part.title, part.document_date) == ("Preço da obra", date(2026, 3, 3))
     assert part.blocks[1].text.split("\n") == [
         "- From: João <j@example.org>",
         "- To: a@example.org, b@example.org",

@@ -9,7 +9,7 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 
 from engines.parsed_blocks import has_header
-from tests.unit.engines_parse.test_pdf_layout import (
+from tests.unit.engines_parse.drawn_pdfs import (
     draw_lines,
     list_blocks,
     make_prose_lines,

@@ -21,8 +21,8 @@ from reportlab.pdfgen.canvas import Canvas
 from engines.parse import pdf
 from engines.parse.assembly import assemble_transcript
 from schemas.values import Transcript
+from tests.unit.engines_parse.drawn_pdfs import draw_lines, parse_drawn_pdf
 from tests.unit.engines_parse.sample_files import write_file
-from tests.unit.engines_parse.test_pdf_layout import draw_lines, parse_drawn_pdf
 
 
 def parse_changed_pdf(tmp_path: Path, change: Callable[[PdfWriter], object]) -> Transcript:

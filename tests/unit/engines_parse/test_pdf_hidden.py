@@ -15,12 +15,12 @@ from reportlab.pdfgen.canvas import Canvas
 from engines.parse import pdf
 from engines.parse.assembly import assemble_transcript
 from engines.parse.hidden_text import keep_hidden_text
-from tests.unit.engines_parse.sample_files import render_text_image, write_file
-from tests.unit.engines_parse.test_pdf_layout import (
+from tests.unit.engines_parse.drawn_pdfs import (
     draw_lines,
     make_prose_lines,
     parse_drawn_pdf,
 )
+from tests.unit.engines_parse.sample_files import render_text_image, write_file
 
 Draw = Callable[[Canvas], None]
 

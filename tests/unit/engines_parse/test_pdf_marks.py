@@ -14,12 +14,12 @@ from reportlab.pdfgen.canvas import Canvas
 
 from engines.parse import pdf
 from engines.parse.assembly import assemble_transcript
-from tests.unit.engines_parse.sample_files import write_file
-from tests.unit.engines_parse.test_pdf_layout import (
+from tests.unit.engines_parse.drawn_pdfs import (
     draw_lines,
     make_prose_lines,
     parse_drawn_pdf,
 )
+from tests.unit.engines_parse.sample_files import write_file
 
 Piece = tuple[str, float, float]
 """Text, rise and size."""
@@ -45,7 +45,7 @@ def draw_pieces(canvas: Canvas, y: float, *pieces: Piece, order: int = 1) -> Non
         ([("pure H", 0, 11), ("2", -2, 7), ("O only", 0, 11)], "pure H₂O only"),
         ([("a fee of 4.2", 0, 11), ("1", 4, 7), (" a day", 0, 11)], "a fee of 4.2¹ a day"),
         ([("the 4", 0, 11), ("th", 4, 7), (" of May", 0, 11)], "the 4th of May"),
-        ([("rate k", 0, 11), ("Q+R", 4, 7), (" holds", 0, 11)], "rate k^Q+R holds"),
+        ([("rate k", 0, 11), ("Q+R", 4, 7), (" holds", 0, 11)], "rate k^(Q+R) holds"),
         ([("Full", 0, 11), ("SIZE", 0, 7), (" caps", 0, 11)], "FullSIZE caps"),
     ],
 )
