@@ -188,7 +188,7 @@ class _Marker:
     def _is_bare_note(self, words: str) -> bool:
         """Decide whether raised text without a link marks a note, by its base and the notes."""
         if re.search(r"\d{1,3}(?:\s*,\s*\d{1,3})+", words):
-            return all(map(self._is_bare_note, re.split(r"\s*,\s*", words)))
+            return all(map(self._is_bare_note, map(str.strip, words.split(","))))
         label = words.strip("[]()")
         base = self.preceding.rstrip()
         if words[:1] == "[" and _NOTE_LABEL.fullmatch(words):

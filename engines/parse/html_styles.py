@@ -100,9 +100,10 @@ def find_colors(
 def _iter_rules(source: str) -> list[tuple[str, str]]:
     """Return the rules outside of `@media` and other conditions, which need not hold."""
     rules, depth, prelude, is_conditional = [], 0, "", False
-    for part in re.findall(r"[^{}]*[{}]", _COMMENT.sub("", source)):
-        words = part[:-1].strip()
-        if part[-1] == "{":
+    pieces = re.split("([{}])", _COMMENT.sub("", source))
+    for text, brace in zip(pieces[::2], pieces[1::2], strict=False):
+        words = text.strip()
+        if brace == "{":
             depth += 1
             is_conditional = is_conditional or words.startswith("@")
             prelude = words.rpartition(";")[2].strip()

@@ -32,12 +32,6 @@ _ORIGINAL_MESSAGE = re.compile(
     r"\s*-{2,}|_{20,})\s*",
     re.I,
 )
-_FORWARDED = re.compile(
-    r"\s*(?:-{2,}\s*)?(?:forwarded message|begin forwarded message:|mensagem (?:encaminhada|"
-    r"reencaminhada)|mensaje reenviado|message transféré|weitergeleitete nachricht|"
-    r"messaggio inoltrato)(?:\s*-{2,})?\s*",
-    re.I,
-)
 _HEADER_LINE = re.compile(r"\s*\*?(?:From|De|Von|Da|Van)\*?\s?:\*?\s.{1,200}", re.I)
 _NEXT_HEADER_LINE = re.compile(
     r"\s*\*?(?:Sent|Date|To|Subject|Enviad[oa](?: em| el)?|Data|Fecha|Para|Assunto|Asunto|Envoyé|"

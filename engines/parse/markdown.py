@@ -28,7 +28,7 @@ _MARK = re.compile(
     re.I,
 )
 _TAG = re.compile(r"<[^<>]*>")
-_NOTE = re.compile(r"^\s*(?:<sup>\[?(\w{1,3})\]?</sup>|\[\^(\w{1,3})\]:)", re.M | re.I)
+_NOTE = re.compile(r"^[ \t]*(?:<sup>\[?(\w{1,3})\]?</sup>|\[\^(\w{1,3})\]:)", re.M | re.I)
 _PARSER = MarkdownIt("commonmark").enable("table")
 
 

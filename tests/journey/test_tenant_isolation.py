@@ -41,6 +41,7 @@ VALUES_PER_PARAMETER = 1_000 if IS_EXHAUSTIVE else 1
 STREAM_DURATION_S = 6.0 if IS_EXHAUSTIVE else 3.0
 ID_KIND_BY_PARAMETER = {"other": "run", "seed": "entity"}
 """Of ids in places whose names do not hold it."""
+ID_OR_NAME_PARAMETERS = {"entity"}
 VALUES_BY_PARAMETER = {
     "stage": ["receive"],
     "state": ["searchable", "failed"],
@@ -471,6 +472,8 @@ def _list_parameter_values(name: str, schema: Json, things: ParameterValues) -> 
             return [one.get("maximum", one.get("minimum", 1))]
         if one.get("format") == "uuid":
             return things.select_ids(name)
+        if name in ID_OR_NAME_PARAMETERS:
+            return [*things.select_ids(name), *things.select_values(things.texts)]
         if one.get("format") in ("date-time", "date"):
             return ["2020-01-01T00:00:00Z" if one["format"] == "date-time" else "2020-01-01"]
         if one.get("type") == "string":
@@ -600,7 +603,8 @@ async def find_existence_leaks(stack: TenantStack, wanted: list[ApiOperation]) -
             places = [
                 one["name"]
                 for one in operation.parameters
-                if one["in"] == "path" and one["schema"].get("format") == "uuid"
+                if one["in"] == "path"
+                and (one["schema"].get("format") == "uuid" or one["name"] in ID_OR_NAME_PARAMETERS)
             ]
             if len(places) != 1 or operation.id == "get_signed_file":
                 continue
