@@ -21,7 +21,7 @@ from schemas.values import Notice
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S)
 _FORMULA = re.compile(r"\A\$\$.*\$\$\Z|\A\\\[.*\\\]\Z", re.S)
-_CODE_OR_FORMULA = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)|\$\$.+?\$\$|\$\S(?:[^$\n]*\S)?\$", re.S)
+_CODE_OR_FORMULA = re.compile(r"(?<!`)(`++).*?(?<!`)\1(?!`)|\$\$.+?\$\$|\$\S(?:[^$\n]*\S)?\$", re.S)
 _MARK = re.compile(
     r"<(?P<tag>sup|sub|del|s|strike)\b[^<>]*>(?P<inner>[^<>]*(?:<a\b[^<>]*>[^<>]*</a>)?)</(?P=tag)>"
     r"|(?<=\S)\^(?P<raised>[^\s^\[\]]{1,20})\^|(?<=\w)~(?P<lowered>[^\s~]{1,20})~(?!~)",

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from engines.parse import text
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 
-_TIMES = re.compile(r"((?:\d+:)?\d\d:\d\d[,.]\d{1,3})\s*-->\s*((?:\d+:)?\d\d:\d\d[,.]\d{1,3})")
-_VOICE = re.compile(r"<v(?:\.[^\s>]*)?\s+([^>]+)>")
+_TIMES = re.compile(
+    r"((?:\d{1,4}:)?\d\d:\d\d[,.]\d{1,3})\s*-->\s*((?:\d{1,4}:)?\d\d:\d\d[,.]\d{1,3})"
+)
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?\s++([^<>]++)>")
 _TAG = re.compile(r"</?[a-z][^<>]*>|<\d[\d:.]*>|\{\\?[a-z][^{}]*\}", re.I)
 _SPEAKER = re.compile(r"-?\s*([A-ZÀ-Þ][\w .'’-]{0,30}):\s+\S")
 _SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*$")

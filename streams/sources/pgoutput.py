@@ -45,7 +45,7 @@ _ELEMENTS: Mapping[int, int] = {
     3807: _JSONB,
 }
 """Type of the elements by array type."""
-_ARRAY_TOKEN = re.compile(r'[{},]|"((?:[^"\\]|\\.)*)"|[^{},"]+', re.DOTALL)
+_ARRAY_TOKEN = re.compile(r'[{},]|"((?:[^"\\]|\\.?)*+)(?:"|\Z)|[^{},"]+', re.DOTALL)
 _SEMANTIC_TYPES: Mapping[int, Mapping[str, str]] = {
     _BYTEA: {"type": "bytes"},
     _JSON: {"type": "string", "name": "io.debezium.data.Json"},
