@@ -77,7 +77,8 @@ def test_quadratic_pattern_is_detected() -> None:
     import re
 
     slow = PatternUse("slow", re.compile(r"[.!?]+\s"), frozenset({"finditer"}))
-    assert _find_superlinear(slow, {"."}, SCREENING_SIZES)
+    # A busy machine may hide one step of growth, hence one more.
+    assert _find_superlinear(slow, {"."}, (*SCREENING_SIZES, 25_600))
 
 
 def _chunk_blocks(kind: BlockKind) -> Callable[[str], object]:
