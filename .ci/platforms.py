@@ -16,7 +16,10 @@ from pathlib import Path
 LOCK = Path(__file__).parent.parent / "requirements.lock"
 PLATFORMS = ["x86_64-manylinux_2_28", "aarch64-manylinux_2_28", "aarch64-apple-darwin"]
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
-KNOWN = {("aarch64-manylinux_2_28", python): {"faust-streaming"} for python in PYTHONS}
+KNOWN = {("aarch64-manylinux_2_28", python): {"faust-streaming"} for python in PYTHONS} | {
+    ("aarch64-manylinux_2_28", "3.14"): {"faust-streaming", "chardetng-py"},
+    ("aarch64-apple-darwin", "3.14"): {"chardetng-py"},
+}
 """The README says what has to be there to build them."""
 MACOS = "14.0"
 """The oldest that ONNX Runtime has wheels for."""
