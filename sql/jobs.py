@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
+import asyncpg
+
 from schemas.batching import CallBatcher
 from schemas.ids import make_derived_id
 from schemas.ingest import DocumentAccess, IngestionJob
@@ -46,15 +48,24 @@ class PgJobs:
     async def fetch_access(self, caller: Principal, document_id: UUID) -> DocumentAccess:
         if caller.readers is None:
             return "granted"
-        row = await fetch_row(
-            self._pool, "document_access", caller.tenant, document_id, caller.readers, caller.id
-        )
-        assert row is not None, "the query always returns one row"
-        if not row["is_readable"] or await self._are_pending(row["restricting_jobs"]):
+        row = await self._fetch_access_row(caller, document_id)
+        if row["is_readable"] and row["restricting_jobs"]:
+            if await self._are_pending(row["restricting_jobs"]):
+                return "hidden"
+            # Projected since: the readers in the first row may be those from before.
+            row = await self._fetch_access_row(caller, document_id)
+        if not row["is_readable"]:
             return "hidden"
         if row["is_admitted"] or row["is_own"]:
             return "granted"
         return "hidden" if row["is_known"] else "unknown"
+
+    async def _fetch_access_row(self, caller: Principal, document_id: UUID) -> asyncpg.Record:
+        row = await fetch_row(
+            self._pool, "document_access", caller.tenant, document_id, caller.readers, caller.id
+        )
+        assert row is not None, "the query always returns one row"
+        return row
 
     @asynccontextmanager
     async def lock_document(self, document_id: UUID) -> AsyncIterator[None]:
