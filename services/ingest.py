@@ -411,7 +411,9 @@ class IngestService:
         if earlier_status is None:
             return None
         earlier_sha256 = earlier_status.get("content_sha256")
-        if str(earlier_status.get("document_id")) != str(document) or (
+        # Unknown while an equal request is between its claim and its job; the claim compares both.
+        earlier_document = earlier_status.get("document_id") or document
+        if str(earlier_document) != str(document) or (
             sha256 and earlier_sha256 and earlier_sha256 != sha256
         ):
             raise _reused_key_error(event.event_id)

@@ -139,7 +139,7 @@ async def test_equal_bodies_with_one_idempotency_key_are_one_job(callers: Limite
             for _ in range(5)
         )
     )
-    assert {response.status_code for response in responses} == {202}
+    assert {response.status_code for response in responses} == {202}, [r.text for r in responses]
     assert len({response.json()["ingestion_job_id"] for response in responses}) == 1
     changed = _make_bodies(1)[0] | {"tags": ["other"]}
     response = await callers.clients["admin"].post("/v1/ingest", json=changed, headers=headers)
