@@ -229,7 +229,7 @@ class Sandbox:
             child = await self._acquire_child()
             try:
                 process = await child.fork()
-            # A child that ended while it was idle, or a canceled fork that nobody would reap.
+            # A child that ended while it was idle, or a canceled fork, which would stay a zombie.
             except BaseException as error:
                 end_error = self._make_end_error(child, subject)
                 await self._terminate_child(child)

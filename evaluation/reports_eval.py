@@ -27,7 +27,7 @@ _REMEDY = (
 
 
 class ReportCase(BaseModel):
-    """What must hold for a file: every condition that is given.
+    """Conditions on one file, all of which have to hold.
 
     The answer must show every text of `must` and none of `must_not`, or be refused. The Markdown
     holds its texts to the letter; one of `markdown_or_warning` is in the Markdown or a warning.

@@ -34,7 +34,7 @@ _BARE_NUMBER = re.compile(r"[-–—\s]*\d{1,4}[-–—\s]*")
 _MAX_HEADING_CHARACTERS = 160
 _LINE_HYPHENS = "-\u2010\u2011\u00ad\ufffe\x02"
 _SUSPENDED = re.compile(r"(?:and|or|to|und|oder|bis|e|ou|et|y|o)\b")
-"""What follows the hyphen of a shortened word, as in "pre- and postwar"."""
+"""Words after the hyphen of a shortened word, as in "pre- and postwar"."""
 UNDECIDED_HYPHEN = "\ufdd0"
 """A noncharacter, which no text contains."""
 _MAX_CONTINUATION_PITCH = 2.8

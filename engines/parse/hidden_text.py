@@ -28,13 +28,17 @@ def is_hidden_text_kept() -> bool:
 
 def make_hidden_notice(names: Iterable[str]) -> Notice:
     """Name the hidden parts of a document, and say whether they were read."""
-    verb = "read although hidden" if is_hidden_text_kept() else "left out because hidden"
-    return Notice(code="HIDDEN_TEXT", detail=f"{verb}: {join_names(names)}")
+    action = "read" if is_hidden_text_kept() else "left out"
+    detail = f"Text that a person who opens the file cannot see was {action}: {join_names(names)}."
+    return Notice(code="HIDDEN_TEXT", detail=detail)
 
 
 def make_embedded_notice(names: Iterable[str]) -> Notice:
     """Name files inside the document that are not read; send each on its own instead."""
-    return Notice(code="EMBEDDED_FILE", detail=f"embedded and not read: {join_names(names)}")
+    detail = (
+        f"Files inside the document were not read: {join_names(names)}. Ingest them on their own."
+    )
+    return Notice(code="EMBEDDED_FILE", detail=detail)
 
 
 def join_names(names: Iterable[str]) -> str:

@@ -31,7 +31,7 @@ class StyleSheet:
 
     rules: dict[str, Declarations] = field(default_factory=lambda: defaultdict(dict))
     background: Color | None = _WHITE
-    """Of the page; None if a linked sheet, which is not read, may set it."""
+    """Background of the page; None if a linked style sheet, which is not read, may set it."""
 
     def find_declarations(self, element: HtmlElement) -> Declarations:
         """Return the declarations for an element; its own `style` wins."""

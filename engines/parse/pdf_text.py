@@ -54,7 +54,7 @@ class _FontStyle:
     turn: int
     """Rotation of the letters in counterclockwise quarter turns."""
     address: int
-    """Of the text object."""
+    """Address of the text object in pdfium."""
 
 
 def read_page_text(
