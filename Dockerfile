@@ -11,7 +11,8 @@ RUN pip install --no-cache-dir --require-hashes -r build.lock \
  && uv venv /opt/anabranch \
  && uv pip sync --no-cache --require-hashes --compile-bytecode --python /opt/anabranch/bin/python requirements.lock
 COPY . .
-RUN python -m hatchling build -t wheel -d /wheels \
+RUN ANABRANCH_UI_BUILD=require python hatch_build.py \
+ && python -m hatchling build -t wheel -d /wheels \
  && uv pip install --no-cache --offline --no-deps --compile-bytecode --python /opt/anabranch/bin/python /wheels/*.whl
 
 FROM ${PYTHON}

@@ -22,12 +22,22 @@ endif
 .DEFAULT_GOAL := help
 # Each test process would rewrite the assertions of all tests again, 6 s of CPU each.
 test test-long check: export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help install demo test test-long containers faults attack check platforms lint style types layers generated format contracts compose asyncapi clients lock samples clean
+.PHONY: help install demo test test-long containers faults attack check platforms lint style types layers generated format contracts compose asyncapi clients lock samples clean ui web screens
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ## Build the environment in .venv, without test tools
+install: $(INSTALLED) ui ## Build the environment in .venv, without test tools, and the web UI
+
+# Without network to npm it warns, and the server shows a plain page.
+ui: $(UV)
+	@build/uv/bin/python hatch_build.py
+
+web: $(UV) ## Build the web UI into web/dist
+	ANABRANCH_UI_BUILD=require build/uv/bin/python hatch_build.py
+
+screens: web ## Check the web UI: types, style, component tests
+	build/uv/bin/python hatch_build.py npm run --silent check
 
 demo: $(INSTALLED) ## Take in the sample documents, ask three questions
 	$(BIN)/python -m samples.demo
@@ -47,11 +57,12 @@ faults: $(TOOLS) ## Inject faults into Kafka, Postgres, workers and engines, and
 attack: $(TOOLS) ## Attack the product, and write down what held (about 10 minutes)
 	$(BIN)/python -m tests.attacks --write
 
-check: lint ## Lint, types, layers, contracts and the fast tests
+check: lint ## Lint, types, layers, contracts, size and the fast tests
+	$(BIN)/python -m docs.sizes
 	$(BIN)/pytest -q tests/unit tests/golden -m "not slow and not kafka and not long"
 
 # Steps of their own, which `make --jobs` runs at once.
-lint: style types layers generated
+lint: style types layers generated screens
 
 style: $(TOOLS)
 	$(BIN)/ruff format --check .
@@ -96,6 +107,7 @@ lock: $(UV) ## Pin the dependencies of pyproject.toml again
 	$(COMPILE) pyproject.toml -o requirements.lock
 	$(COMPILE) --extra dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
 	printf 'uv\nhatchling>=1.27\n' | $(COMPILE) - -o .ci/build.lock
+	build/uv/bin/python -c 'import hatch_build; print(hatch_build.NODE_PACKAGE)' | $(COMPILE) - -o .ci/node.lock
 	echo check-jsonschema | $(COMPILE) - -o .ci/check-jsonschema.lock
 
 clients: build/typescript-client/.synced ## Install the generator of the TypeScript client that the tests use (needs Node)
@@ -113,7 +125,7 @@ build/asyncapi/.synced: .ci/asyncapi/package-lock.json .ci/asyncapi/check.mjs
 	@touch $@
 
 clean: ## Remove what was built here; data folders stay
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist web/dist web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(UV): .ci/build.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is %s: make PYTHON=python3.11" % sys.version.split()[0])'

@@ -20,8 +20,9 @@ from schemas.errors import AnabranchError, Forbidden, InvalidRequest, Unauthenti
 from schemas.principals import Authenticator
 
 log = structlog.get_logger("api")
-# Probes and the API description contain no tenant data; signed links are credentials themselves.
-OPEN_PATHS = ("/livez", "/readyz", "/openapi.json", "/docs", "/v1/signed")
+# Probes, the API description and the files of the web UI contain no tenant data; signed links are
+# credentials themselves.
+OPEN_PATHS = ("/livez", "/readyz", "/openapi.json", "/docs", "/ui", "/v1/signed")
 AUTHORIZATION, TENANT_HEADER = b"authorization", b"x-anabranch-tenant"
 # The credential of a running request is checked again at this interval, so that revoking it also
 # ends open streams.

@@ -41,4 +41,7 @@ Caller = Annotated[Principal, Depends(get_caller)]
 # For operations that cannot be restricted to the documents of some readers.
 WholeTenant = Annotated[Principal, Depends(require_whole_tenant)]
 PageLimit = Annotated[int, Query(ge=1, le=500)]
+RevisionNumber = Annotated[
+    int | None, Query(ge=1, le=2**31 - 1, description="One revision of the document.")
+]
 PageCursor = Annotated[str | None, Query(max_length=512, description="`next` of the previous page")]

@@ -52,6 +52,28 @@ class RequestIdMiddleware:
         await self.app(scope, receive, with_id)
 
 
+class BasePathMiddleware:
+    """Serve everything also below a path, for a reverse proxy that does not remove it.
+
+    Added last: every other middleware and route sees the path without it.
+    """
+
+    def __init__(self, app: ASGIApp, base_path: str) -> None:
+        self.app, self.base_path = app, base_path.rstrip("/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.base_path and scope["type"] == "http":
+            path: str = scope["path"]
+            if path == self.base_path or path.startswith(f"{self.base_path}/"):
+                raw_path: bytes = scope.get("raw_path") or path.encode()
+                scope = {
+                    **scope,
+                    "path": path.removeprefix(self.base_path) or "/",
+                    "raw_path": raw_path.removeprefix(self.base_path.encode()) or b"/",
+                }
+        await self.app(scope, receive, send)
+
+
 class BodyLimitMiddleware:
     """Limit request bodies in size and duration.
 

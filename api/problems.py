@@ -278,7 +278,11 @@ def format_remedy(errors: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _format_error(error: Mapping[str, Any]) -> str | None:
-    bound, context = BOUND_DESCRIPTIONS.get(error["type"]), error.get("ctx", {})
+    kind = error["type"]
+    # Pydantic names the type of lists; a bound beside a validator counts "items" of a string.
+    if kind in ("too_long", "too_short") and error["ctx"].get("field_type") == "Value":
+        kind = f"string_{kind}"
+    bound, context = BOUND_DESCRIPTIONS.get(kind), error.get("ctx", {})
     if bound is None:
         return None
     description = PATTERN_DESCRIPTIONS.get(context.get("pattern", "")) or bound.format(**context)

@@ -1,6 +1,6 @@
 """Short runs of the ratios beside the last committed ones, which `--write` replaces.
 
-Both are the best of three runs: other work on the machine only lowers a ratio.
+Both are the best of six runs: other work on the machine only lowers a ratio.
 
 python -m benchmarks.ratios [--write]
 """
@@ -24,7 +24,7 @@ SHORT_RUNS = {
 """Options of each program. Its ratio is lower than that of a long run."""
 LOWEST_SHARE = 0.5
 """A ratio below this share of the committed one is a regression; runs differ by less."""
-RUNS = 3
+RUNS = 6
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def run_program(name: str, *options: str) -> dict[str, Any]:
         [sys.executable, "-m", f"benchmarks.{name}", *options],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     if done.returncode:
@@ -61,7 +61,7 @@ def measure_ratio(name: str) -> float:
 
 
 def compare_ratio(name: str) -> RatioComparison:
-    """Measure until a run is no regression, three times at most."""
+    """Measure until a run is no regression, six times at most."""
     committed: Mapping[str, float] = json.loads(COMMITTED.read_text())
     best = RatioComparison(name, 0.0, committed[name])
     for _ in range(RUNS):

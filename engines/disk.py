@@ -20,6 +20,14 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Bytes of a disk."""
+
+    total: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
 class DiskReserve:
     """Keeps `reserve_bytes` free on the disk of each folder.
 
@@ -36,12 +44,18 @@ class DiskReserve:
 
     def get_free_bytes(self) -> int:
         """Return the free bytes on the fullest disk."""
-        return min(
+        return self.get_usage().free
+
+    def get_usage(self) -> DiskUsage:
+        """Return the usage of the fullest disk."""
+        usages = [
             shutil.disk_usage(
                 next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
-            ).free
+            )
             for folder in self.folders
-        )
+        ]
+        fullest = min(usages, key=lambda usage: usage.free)
+        return DiskUsage(total=fullest.total, free=fullest.free)
 
     def format_shortage(self, free_bytes: int) -> str:
         return (

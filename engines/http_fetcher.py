@@ -241,6 +241,7 @@ class HttpFetcher:
             await self._check_address(current_url)
             async with client.stream("GET", current_url, headers=headers) as response:
                 if not response.has_redirect_location:
+                    _reject_substitute(httpx.URL(url), current_url)
                     return await handler(response, current_url)
                 current_url = current_url.join(response.headers["location"])
         raise LimitExceeded(
@@ -304,6 +305,33 @@ class HttpFetcher:
             redact_urls(str(url)),
             blob.media_type,
             extract_filename(disposition, url.path),
+        )
+
+
+def _reject_substitute(url: httpx.URL, final_url: httpx.URL) -> None:
+    """Raise UnreadableDocument where a redirect led to another page than the one asked for.
+
+    The page would replace the document. A sign-in page gets the address to return to (OAuth 2.0,
+    CAS and the login views of web frameworks do so), and servers without a status for deleted
+    pages redirect to the front page (a "soft 404").
+    """
+    if final_url.path == url.path:
+        return
+    return_addresses = (str(url), url.path, url.raw_path.decode("ascii"))
+    # A path of `/` is too common a value to be an address.
+    if any(
+        value in return_addresses and value != "/" for _, value in final_url.params.multi_items()
+    ):
+        raise UnreadableDocument(
+            f"{url} redirects to {final_url.copy_with(query=None)}, which asks to sign in.",
+            code="FETCH_FAILED",
+            remedy="Use a URL that needs no sign-in, or upload the file.",
+        )
+    if final_url.path == "/" and not final_url.query:
+        raise UnreadableDocument(
+            f"{url} redirects to the front page {final_url}, as for a page that is deleted.",
+            code="FETCH_FAILED",
+            remedy="Check that the page exists; use the URL of the front page to index that.",
         )
 
 

@@ -7,7 +7,8 @@ process 40 to 100 ms.
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cache
+from pathlib import Path
 
 import fasttext
 
@@ -64,9 +65,15 @@ class FastTextLanguageDetector:
             return None
         return str(labels[0]).removeprefix("__label__").partition("-")[0]
 
-    @cached_property
+    @property
     def _model(self) -> fasttext.FastText._FastText:
-        return fasttext.load_model(str(self._model_path))
+        return _load_model(self._model_path)
+
+
+# The worker and the API of one process have detectors of their own, and the model takes .1 s.
+@cache
+def _load_model(path: Path) -> fasttext.FastText._FastText:
+    return fasttext.load_model(str(path))
 
 
 def _detect_by_function_words(text: str) -> str | None:

@@ -121,7 +121,7 @@ _CODE_OR_AMOUNT = re.compile(
     r"(?:[$€£¥]\s?\d|\d+(?:[.,:/-]\d+)+|\d{3,})"
 )
 """Part of a cell that no column name has: an identifier, amount, date or time, but not a year."""
-_MIN_VALUE_SHARE = 0.6
+_MIN_VALUE_SHARE, _MIN_LABELED_SHARE = 0.6, 0.4
 
 
 def is_value(cell: str) -> bool:
@@ -160,7 +160,8 @@ def has_labels(rows: Sequence[Sequence[str]]) -> bool:
     n_values = sum(bool(_CODE_OR_AMOUNT.search(row[1])) for row in rows)
     return (
         bool(_CODE_OR_AMOUNT.search(rows[0][1]))
-        and n_values >= _MIN_VALUE_SHARE * len(rows)
+        # Labels of a form have values of several kinds, and a column under its name of one.
+        and n_values >= max(2, _MIN_LABELED_SHARE * len(rows))
         and all(is_label(row[0]) for row in rows)
     )
 

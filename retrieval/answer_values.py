@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
+from retrieval.numerals import find_spelled_numbers
 from retrieval.question_terms import find_question_terms, index_text_terms
 from retrieval.translation import find_equivalents
 from retrieval.words import (
@@ -80,6 +81,8 @@ _MONTHS = (
 )
 _NAME_WORD = r"[^\W\d_a-zà-öø-ÿ][\w'’-]+"
 _NUMBER = r"(?<!\d)\d++(?:[.,\u00a0 ]\d{3}){0,10}(?:[.,]\d++)?"
+_CURRENCY = r"(?:€|£|euros?|dollars?|reais|dólares|pounds|EUR|USD|BRL|CHF)\b"
+_CURRENCY_BEHIND = re.compile(rf"(?: (?:de|of))?[ \u00a0]{_CURRENCY}", re.I)
 VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
     "percentage": re.compile(
         rf"{_NUMBER}\s?(?:%|percent|per cent|por cento|por ciento|pour cent|prozent)", re.I
@@ -87,7 +90,7 @@ VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
     "money": re.compile(
         rf"(?:[$€£¥]|R\$|US\$|USD|EUR|BRL|GBP)\s?{_NUMBER}"
         r"(?:\s(?:million|billion|mil|milhões|millones|millions|Millionen))?"
-        rf"|{_NUMBER}\s?(?:€|£|euros?|dollars?|reais|dólares|pounds|EUR|USD|BRL|CHF)\b",
+        rf"|{_NUMBER}\s?{_CURRENCY}",
         re.I,
     ),
     # Not a part of a code, nor the number of a section ("KV3-20", "Artigo 3.º").
@@ -200,11 +203,41 @@ def find_value(
             return None
     return next(
         (
-            match.span()
-            for match in VALUE_PATTERNS[answer_type].finditer(sentence)
-            if match.group() not in question
+            (start, end)
+            for start, end in _find_spans(answer_type, sentence)
+            if sentence[start:end] not in question
         ),
         None,
+    )
+
+
+def _find_spans(answer_type: AnswerType, sentence: str) -> list[tuple[int, int]]:
+    """Return the values of the type in order, amounts in words included."""
+    spans = [match.span() for match in VALUE_PATTERNS[answer_type].finditer(sentence)]
+    if answer_type == "money":
+        spans += find_spelled_amounts(sentence)
+    return sorted(spans)
+
+
+def find_spelled_amounts(text: str) -> list[tuple[int, int]]:
+    """Return the places of amounts of money in words, with their currencies."""
+    return [
+        (number.start, currency.end())
+        for number in find_spelled_numbers(text)
+        if (currency := _CURRENCY_BEHIND.match(text, number.end))
+    ]
+
+
+def find_numbers(text: str) -> list[tuple[int, int]]:
+    """Return the places of numbers in order, each in digits or in words."""
+    spelled = [(number.start, number.end) for number in find_spelled_numbers(text)]
+    return sorted(
+        spelled
+        + [
+            match.span()
+            for match in NUMERAL_VALUE.finditer(text)
+            if not any(start < match.end() and match.start() < end for start, end in spelled)
+        ]
     )
 
 
@@ -234,28 +267,30 @@ def choose_value(
     if answer_type is None:
         return None
     sentence = blank_struck(sentence)
-    pattern = NUMERAL_VALUE if answer_type == "number" else VALUE_PATTERNS[answer_type]
-    matches = [
-        match
-        for match in pattern.finditer(sentence)
-        if match.group() not in question
+    found = (
+        find_numbers(sentence) if answer_type == "number" else _find_spans(answer_type, sentence)
+    )
+    spans = [
+        (start, end)
+        for start, end in found
+        if sentence[start:end] not in question
         # The first word of a sentence is always capitalized.
         and (
             answer_type != "name"
-            or (_is_inside_sentence(sentence, match.start()) and not _is_month(match.group()))
+            or (_is_inside_sentence(sentence, start) and not _is_month(sentence[start:end]))
         )
     ]
     question_keys = {stem_word(word) for word in extract_content_words(question)}
     codes = find_question_terms(question, None).codes
-    matches = _prefer_unit(matches, sentence, question) if answer_type == "number" else matches
+    spans = _prefer_unit(spans, sentence, question) if answer_type == "number" else spans
     counted = _COUNTED.search(question)
     counted_keys = extract_word_keys(counted["noun"]) if counted else set()
 
-    def rate(match: re.Match[str]) -> int:
-        start, end = _find_clause(sentence, match)
+    def rate(span: tuple[int, int]) -> int:
+        start, end = _find_clause(sentence, span)
         clause_terms = index_text_terms([sentence[start:end]])
         # Not beyond the clause: in "from May and ends in June", "ends" says nothing of May.
-        following_words = " ".join(sentence[match.end() : end].split(maxsplit=3)[:3])
+        following_words = " ".join(sentence[span[1] : end].split(maxsplit=3)[:3])
         counts_noun = bool(counted_keys & extract_word_keys(following_words))
         return (
             _CODE_WEIGHT * sum(clause_terms.holds_code(code) for code in codes)
@@ -264,29 +299,29 @@ def choose_value(
             + 2 * len(question_keys & extract_word_keys(following_words))
         )
 
-    ratings = [rate(match) for match in matches]
+    ratings = [rate(span) for span in spans]
     best = max(ratings, default=0)
-    if not matches or (len(matches) > 1 and ratings.count(best) > 1):
+    if not spans or (len(spans) > 1 and ratings.count(best) > 1):
         return None
-    return matches[ratings.index(best)].span()
+    return spans[ratings.index(best)]
 
 
-def _prefer_unit(matches: list[re.Match[str]], sentence: str, question: str) -> list[re.Match[str]]:
+def _prefer_unit(
+    spans: list[tuple[int, int]], sentence: str, question: str
+) -> list[tuple[int, int]]:
     """Return the numbers that have a unit of the dimension that the question asks for, if any.
 
     To a question about an amount, the numbers in amounts of money suit as well.
     """
     units = next((units for asked, units, _ in _DIMENSIONS if asked.search(question)), None)
-    amounts = (
-        list(VALUE_PATTERNS["money"].finditer(sentence)) if _AMOUNT_ASKED.search(question) else []
-    )
+    amounts = _find_spans("money", sentence) if _AMOUNT_ASKED.search(question) else []
     fitting = [
-        match
-        for match in matches
-        if (units is not None and units.match(sentence, match.end()))
-        or any(amount.start() <= match.start() < amount.end() for amount in amounts)
+        (start, end)
+        for start, end in spans
+        if (units is not None and units.match(sentence, end))
+        or any(amount_start <= start < amount_end for amount_start, amount_end in amounts)
     ]
-    return fitting or matches
+    return fitting or spans
 
 
 def holds_other_dimension(question: str, texts: Sequence[str]) -> bool:
@@ -302,9 +337,9 @@ def holds_other_dimension(question: str, texts: Sequence[str]) -> bool:
     ):
         return False
     return any(
-        units.match(text, match.end())
+        units.match(text, end)
         for text in texts
-        for match in NUMERAL_VALUE.finditer(text)
+        for _, end in find_numbers(text)
         for _, units, _ in _DIMENSIONS
     )
 
@@ -317,11 +352,11 @@ def _is_inside_sentence(sentence: str, start: int) -> bool:
     return bool(re.search(r"[^.!?:\s]\s+$", sentence[:start]))
 
 
-def _find_clause(sentence: str, match: re.Match[str]) -> tuple[int, int]:
+def _find_clause(sentence: str, span: tuple[int, int]) -> tuple[int, int]:
     ends = list(_CLAUSE_END.finditer(sentence))
-    start = max((end.end() for end in ends if end.end() <= match.start()), default=0)
+    start = max((end.end() for end in ends if end.end() <= span[0]), default=0)
     return start, min(
-        (end.start() for end in ends if end.start() >= match.end()), default=len(sentence)
+        (end.start() for end in ends if end.start() >= span[1]), default=len(sentence)
     )
 
 

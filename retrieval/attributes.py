@@ -20,6 +20,7 @@ from retrieval.answer_values import VALUE_PATTERNS, detect_answer_type
 from retrieval.evidence import Evidence, Similarities, list_unit_texts
 from retrieval.quantities import UNIT_NAMES
 from retrieval.query_plan import QueryPlan
+from retrieval.translation import match_synonyms
 from retrieval.words import (
     holds_form,
     is_function_word,
@@ -32,6 +33,8 @@ from retrieval.words import (
 # an attribute below the first, and words that a sentence holds are above the second.
 MIN_SIMILARITY = 0.48
 _MIN_ANCHOR_SIMILARITY = 0.7
+# Other words for a participle have .42 and more, unrelated ones up to .40.
+_MIN_PREDICATE_SIMILARITY = 0.41
 _MIN_NOUN_LETTERS = 4
 _MAX_WORDS = 3
 # What opposites share: letters, and the share of the longer word.
@@ -86,6 +89,25 @@ _AGENT: Mapping[str, re.Pattern[str]] = {
     "pt": re.compile(r"^\W*(?:\w{1,4}\s+)?quem\s+(?:(?:foi|tem|tinha)\s+)?(?=\w)", re.I),
     "es": re.compile(r"^\W*(?:\w{1,4}\s+)?quién(?:es)?\s+(?:(?:ha|han|había)\s+)?(?=\w)", re.I),
     "fr": re.compile(r"^\W*(?:\w{1,4}\s+)?qui\s+(?:(?:a|ont|avait)\s+)?(?=\w)", re.I),
+}
+# "Which applicant is recommended?" asks of whom this is said, if the question says nothing else.
+_PREDICATE: Mapping[str, re.Pattern[str]] = {
+    language: re.compile(rf"\b(?:{verbs})\s+(?P<word>{participle})\W*$", re.I)
+    for language, verbs, participle in (
+        (
+            "en",
+            "is|are|was|were|been|be|gets?|got",
+            r"\w{3,30}(?:ed|en)|sold|won|built|made|held|lost",
+        ),
+        ("pt", "é|são|foi|foram|será|serão|está|estão", r"\w{3,30}(?:ad|id)[oa]s?"),
+        ("es", "es|son|fue|fueron|será|serán|está|están", r"\w{3,30}(?:ad|id)[oa]s?"),
+        ("fr", "est|sont|était|sera|fut|été", r"\w{3,30}(?:é|i|u)e?s?"),
+        (
+            "de",
+            "wird|werden|wurden?|ist|sind",
+            r"\w{0,20}(?:ge|be|emp|ent|er|ver|zer)\w{3,20}(?:t|en)",
+        ),
+    )
 }
 _PRICE_QUESTION = re.compile(
     r"\bhow\s+much\s+(?:do|does|did|will|would)\s+(?:\w+\s+){1,8}?(?P<en>costs?)\b"
@@ -199,6 +221,38 @@ def _find_german_noun(question: str) -> list[Place]:
         if match.group()[0].isupper() and not is_function_word(match.group()):
             return [match.span()] if len(match.group()) >= _MIN_NOUN_LETTERS else []
     return []
+
+
+def find_predicate(question: str, language: str | None) -> Place | None:
+    """Return the participle that a "which" question ends with, if it says nothing else."""
+    if language is None or language not in _PREDICATE:
+        return None
+    is_which = language == "de" or (
+        not _COPULAR[language].search(question) and _DIRECT[language].search(question) is not None
+    )
+    match = _PREDICATE[language].search(question) if is_which else None
+    return match.span("word") if match else None
+
+
+def is_said(
+    predicate: Place,
+    evidence: Evidence,
+    similarities: Similarities,
+    quoted_rows: Sequence[int],
+    documents: Sequence[str],
+    plan: QueryPlan,
+) -> bool:
+    """Tell whether the documents hold a form or a synonym of the predicate, or the quoted rows
+    words that are close to it.
+    """
+    word = plan.question[slice(*predicate)]
+    unit_texts = [text for row in quoted_rows for text in list_unit_texts(evidence.candidates[row])]
+    held_keys = _collect_keys((*documents, *unit_texts))
+    return (
+        holds_form(held_keys, stem_word(word))
+        or match_synonyms([word], plan.language, plan.language, held_keys) == [True]
+        or similarities.compare_span(quoted_rows, predicate) >= _MIN_PREDICATE_SIMILARITY
+    )
 
 
 def is_supported(

@@ -20,7 +20,13 @@ from retrieval.answer_values import (
     holds_other_dimension,
     lacks_count,
 )
-from retrieval.attributes import GENERIC_KEYS, find_attribute, is_supported
+from retrieval.attributes import (
+    GENERIC_KEYS,
+    find_attribute,
+    find_predicate,
+    is_said,
+    is_supported,
+)
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import Evidence, Similarities, list_unit_texts, rank_rows
 from retrieval.evidence_model import EVIDENCE_MODEL
@@ -36,6 +42,7 @@ from retrieval.question_terms import (
 )
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.relevance import RelevanceDecision
+from retrieval.succession import lacks_other_person
 from retrieval.translation import find_equivalents, match_synonyms, match_words
 from retrieval.words import extract_content_words, is_unspaced, stem_word
 from schemas.answer_profiles import AnswerProfile
@@ -96,6 +103,8 @@ def assess_evidence(
         missing_terms = find_missing_attribute(
             evidence, documents, plan, is_sure=probability >= _SURE_PROBABILITY
         )
+        if not missing_terms and probability < EVIDENCE_MODEL.medium_from:
+            missing_terms = find_missing_predicate(evidence, documents, plan)
         alternatives = list_topics(evidence) if missing_terms else []
     is_gibberish = (
         not is_foreign
@@ -117,6 +126,12 @@ def assess_evidence(
     # In any language, a length is no temperature.
     quoted_texts = list_window_texts(evidence.candidates, rank_rows(evidence.scores)[:N_QUOTED])
     is_other_dimension = holds_other_dimension(plan.question, quoted_texts)
+    if not is_foreign and not missing_terms:
+        rows = rank_rows(evidence.scores)[:N_QUOTED]
+        windows = {other for row in rows for other in list_window(evidence.candidates, row)}
+        window_texts = [evidence.candidates[row].readable_text for row in windows]
+        if reference := lacks_other_person(window_texts, plan.question):
+            missing_terms = [reference.phrase]
     reason = f"estimated probability {probability:.0%} that the quotes answer the question"
     if missing_terms:
         reason = f"the documents lack {', '.join(missing_terms)}"
@@ -203,7 +218,7 @@ def find_missing_terms(
         + [
             f"{noun} {number}"
             for noun, number in find_labels(plan.question)
-            if held.lacks_label(noun, number)
+            if held.lacks_label(noun, number, is_name=noun in terms.names)
         ]
     )
 
@@ -228,6 +243,22 @@ def find_missing_attribute(
     ):
         return []
     return [plan.question[attribute.words[0][0] : attribute.words[-1][1]]]
+
+
+def find_missing_predicate(
+    evidence: Evidence, documents: Sequence[str], plan: QueryPlan
+) -> list[str]:
+    """Return the participle that a question asks of which thing it is said, if nothing says it."""
+    predicate = find_predicate(plan.question, plan.language)
+    assert evidence.scores is not None and evidence.similarities is not None
+    rows = rank_rows(evidence.scores)[:N_QUOTED]
+    lead_language = evidence.candidates[rows[0]].chunk.language or plan.language or ""
+    if predicate is None or lead_language.split("-")[0] != (plan.language or ""):
+        return []
+    quoted_rows = sorted({row for lead in rows for row in list_window(evidence.candidates, lead)})
+    if is_said(predicate, evidence, evidence.similarities, quoted_rows, documents, plan):
+        return []
+    return [plan.question[slice(*predicate)]]
 
 
 def list_topics(evidence: Evidence) -> list[str]:

@@ -29,7 +29,13 @@ from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import find_question_terms, index_text_terms
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.reranking import TokenStateReader, TokenStates
-from retrieval.row_ranking import demote_excluded, demote_other_rows, demote_totals
+from retrieval.row_ranking import (
+    demote_excluded,
+    demote_named_reference,
+    demote_other_rows,
+    demote_others_of_kind,
+    demote_totals,
+)
 from retrieval.translation import match_synonyms, match_words
 from retrieval.words import extract_content_words, extract_word_keys, stem_word
 from schemas.errors import AnabranchError
@@ -129,6 +135,8 @@ async def weigh_evidence(
                     features = compute_selection_features(candidates, plan, similarities)
                     scores = demote_totals(candidates, plan, combine_features(features))
                     scores = demote_other_rows(candidates, plan, scores)
+                    scores = demote_others_of_kind(candidates, plan.question, scores)
+                    scores = demote_named_reference(candidates, plan.question, scores)
                     scores = demote_excluded(candidates, plan.question, scores)
                     return Evidence(tuple(candidates), scores, similarities)
             rows = _preselect(candidates, plan, profile.sentences)

@@ -28,6 +28,7 @@ from retrieval.answer_values import (
 from retrieval.conflicts import cite_conflict, compare_documents
 from retrieval.evidence import Evidence, rank_rows
 from retrieval.graph_facts import PathStep
+from retrieval.numerals import find_spelled_numbers
 from retrieval.prompting import normalize_whitespace
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import (
@@ -197,7 +198,15 @@ def mark_place(text: str, place: tuple[int, int], redactor: Redactor) -> str:
     for start, end in redactor.find_ranges(text):
         if start < place[1] and place[0] < end:
             place = min(start, place[0]), max(end, place[1])
-    return highlight_value(redactor.mask(text), place)
+    masked = redactor.mask(text)
+    return _add_digits(masked, place, highlight_value(masked, place))
+
+
+def _add_digits(text: str, place: tuple[int, int], marked: str) -> str:
+    """Add a number that the marked value says in several words, in digits behind it."""
+    spelled = find_spelled_numbers(text[slice(*place)])
+    end = place[1] + len(marked) - len(text)
+    return f"{marked[:end]} ({spelled[0].value}){marked[end:]}" if spelled else marked
 
 
 def mark_value(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -272,8 +274,14 @@ def _list_files(folder: Path) -> Iterable[tuple[ProfileType, Path]]:
 
 
 def _read_file(profile_type: ProfileType, path: Path) -> Settings:
+    return deepcopy(_parse_file(profile_type, path.read_text(encoding="utf-8")))
+
+
+# The worker and the API load the same files, and so does each reload.
+@lru_cache(maxsize=256)
+def _parse_file(profile_type: ProfileType, text: str) -> Settings:
     # As safe as `yaml.safe_load`: the loader extends SafeLoader.
-    settings = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
+    settings = yaml.load(text, _UniqueKeyLoader)
     checked = FILE_MODELS[profile_type].model_validate({} if settings is None else settings)
     settings = checked.model_dump(mode="json", exclude_unset=True)
     # A file is named after its path alone.

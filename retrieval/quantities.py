@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from retrieval.answer_values import NUMERAL_VALUE, VALUE_PATTERNS
+from retrieval.answer_values import VALUE_PATTERNS, find_numbers, find_spelled_amounts
+from retrieval.numerals import find_spelled_numbers
 from retrieval.words import (
     MONTHS,
     NUMERALS,
@@ -116,17 +117,21 @@ def _scan(text: str) -> Iterator[Quantity]:
         yield Quantity("percentage", "%", normalize_number(match.group()), *match.span())
     for match in VALUE_PATTERNS["money"].finditer(text):
         yield Quantity("money", _find_currency(match.group()), *_read_amount(match))
-    for match in NUMERAL_VALUE.finditer(text):
+    for start, end in find_spelled_amounts(text):
+        yield Quantity(
+            "money", _find_currency(text[start:end]), normalize_number(text[start:end]), start, end
+        )
+    for start, end in find_numbers(text):
         # "One" and "uma" may be articles, and "half" and "weekly" count nothing by themselves.
-        value = normalize_number(match.group())
-        if not match.group()[0].isdigit() and (not value.isdigit() or value == "1"):
+        value = normalize_number(text[start:end])
+        if not text[start].isdigit() and (not value.isdigit() or value == "1"):
             continue
-        unit = _UNIT.match(text, match.end())
+        unit = _UNIT.match(text, end)
         word = unit["unit"] if unit else ""
         is_unit = word in _SYMBOLS or not is_function_word(word)
         name = stem_word(word) if is_unit else ""
         unit_end = unit.end() if unit and name else None
-        yield Quantity("number", name, value, *match.span(), unit_end)
+        yield Quantity("number", name, value, start, end, unit_end)
 
 
 def _find_currency(amount: str) -> str:
@@ -153,6 +158,8 @@ def normalize_number(text: str) -> str:
     """
     amount = _AMOUNT.search(text)
     if amount is None:
+        if spelled := find_spelled_numbers(text):
+            return str(spelled[0].value)
         words = [strip_accents(word.lower()) for word in _WORD.findall(text)]
         values = [NUMERALS[word] for word in words if word in NUMERALS]
         return str(sum(values)) if values else text.lower()

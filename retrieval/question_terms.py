@@ -127,10 +127,14 @@ class TextTerms:
     def has_label(self, noun: str, label: str) -> bool:
         return label in self.labels.get(stem_word(noun), ())
 
-    def lacks_label(self, noun: str, label: str) -> bool:
-        """Tell whether the text labels such things, and none with this number or letter."""
+    def lacks_label(self, noun: str, label: str, *, is_name: bool = False) -> bool:
+        """Tell whether the text labels such things, and none with this number or letter.
+
+        A single other label shows it behind a name, as in "Aurora 5".
+        """
         is_held = self.has_label(noun, label) or (len(label) > 1 and self.holds_code(label))
-        return len(self.labels.get(stem_word(noun), ())) >= _MIN_LABELS and not is_held
+        n_required = 1 if is_name else _MIN_LABELS
+        return len(self.labels.get(stem_word(noun), ())) >= n_required and not is_held
 
 
 def find_question_terms(question: str, language: str | None) -> QuestionTerms:
@@ -181,6 +185,18 @@ def _is_identifier(token: str, following: str) -> bool:
     return token.isdecimal() and (next_word is None or is_function_word(next_word["word"]))
 
 
+def list_codes(text: str) -> list[str]:
+    """Return the codes with letters and digits, but no measures such as 10:30, 5kg or 20th."""
+    return [
+        token
+        for match in _TOKEN.finditer(text)
+        for token in [_POSSESSIVE.sub("", match.group())]
+        if any(map(str.isdigit, token))
+        and any(map(str.isalpha, token))
+        and not _MEASURE.match(token)
+    ]
+
+
 def find_labels(question: str) -> list[tuple[str, str]]:
     """Return the numbered or lettered things that the question names, as noun and label."""
     labels = [
@@ -205,8 +221,9 @@ def _is_no_label(noun: str) -> bool:
     return is_function_word(noun) or _fold(noun) in MONTHS
 
 
-def index_labels(text: str) -> dict[str, frozenset[str]]:
-    """Return the labels behind each noun; numbers that count a following word are none.
+def index_labels(text: str, *, includes_counts: bool = False) -> dict[str, frozenset[str]]:
+    """Return the labels behind each noun; numbers that count a following word are none, unless
+    these are included.
 
     Behind a capital, as in "the Aurora 5 heat pump", a number counts nothing.
     """
@@ -214,7 +231,8 @@ def index_labels(text: str) -> dict[str, frozenset[str]]:
     for match in _LABEL.finditer(text):
         next_word = _NEXT_WORD.match(text, match.end())
         if (
-            match["letters"]
+            includes_counts
+            or match["letters"]
             or match["noun"][0].isupper()
             or next_word is None
             or is_function_word(next_word["word"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from retrieval.designations import find_designations, is_about_another, relate_candidates
 from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import (
     TextTerms,
-    find_alternatives,
     find_excluded_words,
     find_labels,
     find_phrases,
@@ -17,6 +17,7 @@ from retrieval.question_terms import (
     index_text_terms,
 )
 from retrieval.quote_candidates import QuoteCandidate
+from retrieval.succession import find_rows_to_demote
 from retrieval.words import extract_word_keys
 
 _TOTAL = (
@@ -98,24 +99,36 @@ def demote_other_rows(
             for other in named_rows
         ):
             demoted[row] -= EXCLUDED_DISTANCE
-    return _demote_other_codes(candidates, terms.identifiers, demoted)
+    return tuple(demoted)
 
 
-def _demote_other_codes(
-    candidates: Sequence[QuoteCandidate], codes: Sequence[str], scores: Sequence[float]
+def demote_others_of_kind(
+    candidates: Sequence[QuoteCandidate], question: str, scores: Sequence[float]
 ) -> tuple[float, ...]:
-    """Rank sentences last that name only another code of the kind, where others name the code."""
-    texts = [candidate.readable_text for candidate in candidates]
-    names_code = [any(map(index_text_terms([text]).holds_code, codes)) for text in texts]
+    """Rank sentences last that are about another thing of the kind that the question designates,
+    where others are about that thing itself.
+    """
+    asked = find_designations(question)
+    if not asked:
+        return tuple(scores)
+    relations = relate_candidates(candidates, asked)
+    held = {head for relation in relations for head, value in relation.items() if value == "held"}
     return tuple(
         score - EXCLUDED_DISTANCE
-        if any(names_code)
-        and not (is_named or candidate.is_row)
-        and find_alternatives(codes, [text])
+        if is_about_another(relation)
+        and held & {head for head, value in relation.items() if value == "other"}
         else score
-        for score, is_named, candidate, text in zip(
-            scores, names_code, candidates, texts, strict=True
-        )
+        for score, relation in zip(scores, relations, strict=True)
+    )
+
+
+def demote_named_reference(
+    candidates: Sequence[QuoteCandidate], question: str, scores: Sequence[float]
+) -> tuple[float, ...]:
+    """Rank sentences last that only speak of a person before or after whom the question asks."""
+    rows = find_rows_to_demote(candidates, question)
+    return tuple(
+        score - EXCLUDED_DISTANCE if row in rows else score for row, score in enumerate(scores)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -46,6 +47,20 @@ class LogEntry(BaseModel):
         None,
         description="Payload of outcomes, dead letters and control events; null for other events.",
     )
+
+
+class EventBucket(BaseModel):
+    """Number of events in an interval."""
+
+    start: datetime = Field(description="Start of the interval, by the log's clock.")
+    counts: dict[str, int] = Field(description="By topic, without generation.")
+
+
+class EventCounts(BaseModel):
+    """Numbers of events by time."""
+
+    bucket_seconds: int = Field(description="Length of an interval.")
+    items: list[EventBucket] = Field(description="Intervals with events, the earliest first.")
 
 
 class LogPage(BaseModel):

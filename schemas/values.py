@@ -5,11 +5,12 @@ All are immutable; offsets count Unicode code points of the document's Markdown.
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def check_language(tag: str) -> str:
@@ -23,6 +24,25 @@ def check_language(tag: str) -> str:
         )
     return tag
 
+
+_DIRECTION_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+
+def drop_direction_controls(name: str) -> str:
+    """Return the name without embeddings, overrides and isolates of the Unicode bidi algorithm.
+
+    Shown with them, invoice\\u202efdp.exe looks like invoiceexe.pdf (CVE-2021-42574).
+    """
+    return _DIRECTION_CONTROLS.sub("", name)
+
+
+def _clean_name(name: object) -> object:
+    return drop_direction_controls(name) if isinstance(name, str) else name
+
+
+# Before, so that bounds are those of a string.
+DisplayName = Annotated[str, BeforeValidator(_clean_name)]
+"""A title or file name, shown as it is stored. Whoever receives one declares it as this type."""
 
 Language = Annotated[
     str, Field(max_length=35, description="BCP 47 tag."), AfterValidator(check_language)
@@ -131,7 +151,7 @@ class Transcript(Value):
 
     markdown: str = Field(description="The text.")
     blocks: list[Block] = Field(description="Blocks of the text, in order.")
-    title: str | None = Field(None, description="Title found in the document.")
+    title: DisplayName | None = Field(None, description="Title found in the document.")
     language: str | None = Field(None, description="BCP 47 primary subtag, or null if unknown.")
     pages: int | None = Field(None, description="Number of pages.")
     ocr_pages: list[int] = Field([], description="Pages that were read by OCR, from 1.")
@@ -268,7 +288,7 @@ class ChunkVector(Value):
 class Amendment(Value):
     """Changes to the descriptive fields of a document. Fields that are null stay as they are."""
 
-    title: str | None = Field(
+    title: DisplayName | None = Field(
         None, max_length=2000, description="New title. An empty string removes the title."
     )
     collection: str | None = Field(
@@ -307,8 +327,8 @@ class DocumentSummary(Value):
     """Descriptive fields of the document that an event refers to."""
 
     external_id: str | None = None
-    title: str | None = None
-    filename: str | None = None
+    title: DisplayName | None = None
+    filename: DisplayName | None = None
     source_uri: str | None = Field(
         None, description="Source URI of the document, or the URL that it was to be fetched from."
     )
@@ -320,7 +340,7 @@ class DocumentSummary(Value):
 class DocumentFields(Value):
     """Descriptive fields that a producer may set."""
 
-    filename: str | None = Field(
+    filename: DisplayName | None = Field(
         None,
         max_length=1024,
         description="File name, used to detect the type and as a fallback title.",
@@ -328,7 +348,7 @@ class DocumentFields(Value):
     media_type: str | None = Field(
         None, max_length=255, description="Media type. Detected from the bytes if omitted."
     )
-    title: str | None = Field(
+    title: DisplayName | None = Field(
         None, max_length=2000, description="Title. Taken from the document if omitted."
     )
     language: str | None = Field(

@@ -104,6 +104,10 @@ class IngestService:
     async def submit_document(
         self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent
     ) -> IngestReceipt:
+        """Publish the event and wait for the log.
+
+        Raises InvalidRequest, Forbidden, LogUnavailable.
+        """
         if request.storage_key is not None and caller.readers is not None:
             remedy = "Upload the file."
             raise Forbidden(
@@ -211,6 +215,11 @@ class IngestService:
     async def amend_document(
         self, caller: Principal, document_id: UUID, amendment: Amendment
     ) -> UUID:
+        """Return the ingestion job.
+
+        Raises NotFound (also for a withdrawn document), InvalidRequest for an empty amendment,
+        LogUnavailable.
+        """
         readers = normalize_readers(amendment.readers)
         async with (
             _limit_time(self.timeout_s, RETRY_AMEND),
@@ -231,6 +240,7 @@ class IngestService:
             return await self._publish_change(caller, document_id, document, data)
 
     async def withdraw_document(self, caller: Principal, document_id: UUID) -> UUID:
+        """Return the ingestion job. Raises NotFound, LogUnavailable."""
         async with (
             _limit_time(self.timeout_s, RETRY_WITHDRAW),
             self._order_requests(caller, document_id, None),

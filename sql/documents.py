@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import date
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from sql.document_status import (
     build_stage_lines,
     resolve_ingress_state,
 )
-from sql.page_cursor import format_cursor, parse_cursor
+from sql.page_cursor import format_cursor, parse_count_cursor, parse_cursor
 from sql.pool import Pool, fetch_rows
 
 Body = dict[str, Any]
@@ -42,6 +43,10 @@ UNSEEN_DOCUMENT: Body = dict.fromkeys(
 """Fields of a document before any of its events is admitted; its status is added."""
 
 
+MAX_OCCURRENCES = 20
+"""Most mentions to return for one entity of a document."""
+
+
 class PgDocuments:
     """Implements `schemas.ports.search.DocumentCatalog`. Every method may raise
     DatabaseUnavailable.
@@ -61,6 +66,9 @@ class PgDocuments:
         collection: str | None,
         tag: str | None,
         state: str | None,
+        text: str | None = None,
+        date_from: date | None = None,
+        date_to: date | None = None,
         after: str | None,
         limit: int,
     ) -> tuple[list[Body], str | None]:
@@ -87,6 +95,9 @@ class PgDocuments:
             id_by_name,
             caller.readers,
             caller.id,
+            text,
+            date_from,
+            date_to,
         )
         # One row more than the page was fetched: its presence says that another page follows.
         page = rows[:limit]
@@ -112,6 +123,7 @@ class PgDocuments:
             None,
             caller.readers,
             caller.id,
+            *([None] * 3),
         )
         status = await self.fetch_status(caller, document_id=document_id)
         if not rows and status is None:
@@ -153,9 +165,39 @@ class PgDocuments:
             rows
         ) > limit else None
 
-    async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
+    async def fetch_entities(
+        self, caller: Principal, document_id: UUID, *, after: str | None, limit: int
+    ) -> tuple[list[Body], str | None]:
+        """Return the entities that the visible revision mentions, the most frequent first."""
+        mentions, last_id = parse_count_cursor(after)
         rows = await fetch_rows(
-            self._pool, "document_text", caller.tenant, document_id, caller.readers
+            self._pool,
+            "document_entities",
+            caller.tenant,
+            document_id,
+            caller.readers,
+            mentions,
+            last_id,
+            limit + 1,
+            MAX_OCCURRENCES,
+        )
+        page = rows[:limit]
+        next_cursor = f"{page[-1]['mentions']}_{page[-1]['id']}" if len(rows) > limit else None
+        return [dict(row) for row in page], next_cursor
+
+    async def fetch_revision_file(
+        self, caller: Principal, document_id: UUID, revision: int
+    ) -> Body | None:
+        rows = await fetch_rows(
+            self._pool, "revision_file", caller.tenant, document_id, revision, caller.readers
+        )
+        return dict(rows[0]) if rows else None
+
+    async def fetch_text(
+        self, caller: Principal, document_id: UUID, revision: int | None = None
+    ) -> DocumentText | None:
+        rows = await fetch_rows(
+            self._pool, "document_text", caller.tenant, document_id, caller.readers, revision
         )
         return DocumentText(**rows[0]) if rows else None
 

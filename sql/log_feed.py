@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from schemas.errors import CursorAhead, InvalidRequest
-from schemas.ports.feed import FeedPage, FeedRecord
+from schemas.ports.feed import EventCount, FeedPage, FeedRecord
 from sql.errors import translate_log_errors
 from sql.log import to_stored_record
 from sql.pool import Pool
@@ -80,6 +81,21 @@ class PgFeed:
             head["at_least"],
             has_more=len(records) == limit,
         )
+
+    async def count_by_time(
+        self,
+        topics: Sequence[str],
+        *,
+        since: datetime,
+        until: datetime,
+        bucket_s: int,
+        tenant: str | None,
+    ) -> Sequence[EventCount]:
+        with translate_log_errors():
+            rows = await self._pool.fetch(
+                load_query("count_events_by_time"), list(topics), since, until, bucket_s, tenant
+            )
+        return [EventCount(**dict(row)) for row in rows]
 
     async def count_following(self, after: str, topics: Sequence[str], limit: int) -> int:
         position = _parse_position(after)

@@ -145,6 +145,23 @@ async def fetch_oldest_running_work(
     return dict(row) if row else None
 
 
+async def fetch_stage_activity(
+    pool: Pool, window_s: float, max_work_s: float
+) -> list[dict[str, Any]]:
+    """Return what each stage did in the last `window_s` seconds, by generation.
+
+    Keys: `stage, generation, started, finished, in_flight, retries, p50_ms, p95_ms`; the generation
+    of shared stages is empty. Stages that process no documents have no line. Raises
+    DatabaseUnavailable.
+    """
+    return [dict(row) for row in await fetch_rows(pool, "stage_activity", window_s, max_work_s)]
+
+
+async def list_tenants(pool: Pool) -> list[str]:
+    """Return the tenants that have documents or API keys. Raises DatabaseUnavailable."""
+    return [row["tenant"] for row in await fetch_rows(pool, "tenants")]
+
+
 async def fetch_lock_holder(pool: Pool, seconds: float) -> dict[str, Any] | None:
     """Return the transaction for whose lock our connections have waited at least `seconds`.
 

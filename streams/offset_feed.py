@@ -8,10 +8,11 @@ import zlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
 from typing import cast
 
 from schemas.errors import ConfigurationError, CursorAhead, InvalidRequest
-from schemas.ports.feed import FeedPage, FeedRecord
+from schemas.ports.feed import EventCount, FeedPage, FeedRecord
 from schemas.ports.log import EventLog
 from schemas.records import StoredRecord
 
@@ -67,6 +68,22 @@ class OffsetFeed:
         )
         return FeedPage(
             records, start_cursor, _format_cursor(offsets), missed_count, has_more=is_full
+        )
+
+    async def count_by_time(
+        self,
+        topics: Sequence[str],
+        *,
+        since: datetime,
+        until: datetime,
+        bucket_s: int,
+        tenant: str | None,
+    ) -> Sequence[EventCount]:
+        # Kafka finds offsets by time, but not those of one tenant.
+        raise InvalidRequest(
+            "Kafka does not count events by time and tenant.",
+            code="NO_EVENT_COUNTS",
+            remedy="Read the events with GET /v1/events, or query the metrics of the brokers.",
         )
 
     async def count_following(self, after: str, topics: Sequence[str], limit: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -27,17 +27,19 @@ def show(
     origin
         Show the origin of each setting.
     """
-    rows = _list_settings(common)
+    from anabranch.config.setting_values import list_setting_values
+
+    rows = list_setting_values(common.load_settings())
     if common.is_json:
         common.print_result(
             {
-                "settings": {row["key"]: row["value"] for row in rows},
-                **({"origins": {row["key"]: row["origin"] for row in rows}} if origin else {}),
+                "settings": {row.key: row.value for row in rows},
+                **({"origins": {row.key: row.origin for row in rows}} if origin else {}),
             }
         )
         return 0
     columns = ("key", "value", "origin", "environment") if origin else ("key", "value")
-    print_table(columns, [[row[column] for column in columns] for row in rows])
+    print_table(columns, [[getattr(row, column) for column in columns] for row in rows])
     return 0
 
 
@@ -91,31 +93,3 @@ def reload(*, common: RemoteOptions = DEFAULT) -> int:
             print("No profile changed.")
         print(f"version   {reloaded['sha256']}")
     return 0
-
-
-def _list_settings(common: LocalOptions) -> list[dict[str, Any]]:
-    from anabranch.config.loader import (
-        flatten,
-        list_setting_names,
-        merge_origins,
-        read_origins,
-        to_environment_name,
-    )
-
-    common.load_settings()
-    origins = read_origins(data_dir=common.data, config=common.config, sets=common.set)
-    values = dict(flatten(merge_origins(origins).model_dump(mode="json")))
-    origin_by_key = {
-        key: origin
-        for origin, origin_values in origins.items()
-        for key, _ in flatten(origin_values)
-    }
-    return [
-        {
-            "key": key,
-            "value": values.get(key),
-            "origin": origin_by_key.get(key, "default"),
-            "environment": to_environment_name(key),
-        }
-        for key in list_setting_names()
-    ]

@@ -8,16 +8,19 @@ from dataclasses import asdict
 from functools import partial
 
 from anabranch.cli.options import RemoteOptions
+from anabranch.cli.server_connection import open_client
 from anabranch.config.loader import suggest_scheme
-from anabranch.config.settings import Settings
-from anabranch.doctor import connections, machine, stalls
-from anabranch.doctor.findings import Check, Finding, run_check
+from anabranch.doctor import connections
+from anabranch.doctor.check_runner import run_check
+from anabranch.doctor.checks import run_checks
+from schemas.errors import PermanentError
+from schemas.findings import Finding
 
 
-async def run_server_checks(url: str) -> Sequence[Finding]:
-    """Check a remote server by its readiness report."""
+async def run_server_checks(url: str, common: RemoteOptions) -> Sequence[Finding]:
+    """Run the checks of a remote server, or read its readiness report without the permission."""
     url = url.rstrip("/")
-    return await run_check(
+    readiness = await run_check(
         "server",
         partial(
             connections.check_server_at,
@@ -26,58 +29,42 @@ async def run_server_checks(url: str) -> Sequence[Finding]:
             f"Start it with `anabranch up`, or check --server. {suggest_scheme(url)}".strip(),
         ),
     )
+    if any(finding.state == "fail" for finding in readiness):
+        return readiness
+    try:
+        async with open_client(common) as client:
+            found = await client.get("/v1/doctor")
+    # Without the role, and from a server of an earlier version.
+    except PermanentError as error:
+        return [*readiness, Finding("other checks", "warn", error.detail, error.remedy)]
+    return [*readiness, *(Finding(**finding) for finding in found["items"])]
 
 
-async def run_checks(settings: Settings) -> Sequence[Finding]:
-    checks: dict[str, Check] = {
-        "python": machine.check_python,
-        "packages": machine.check_distributions,
-        "local models": machine.check_offline_models,
-        "embedded Postgres": partial(machine.check_postgres_binaries, settings),
-        "data folder": partial(machine.check_data_folder, settings),
-        "open files": machine.check_open_file_limit,
-        "parser confinement": machine.check_parser_confinement,
-        "settings file": partial(machine.check_settings_file, settings),
-        "Java for Kafka": machine.check_kafka_tools,
-        "server": partial(connections.check_server, settings),
-        "Postgres": partial(
-            stalls.run_naming_lock_holder, settings, partial(connections.check_database, settings)
-        ),
-        "locks": partial(stalls.check_locks, settings),
-        "Kafka": partial(connections.check_kafka, settings),
-        "stages": partial(
-            stalls.run_naming_lock_holder, settings, partial(stalls.check_stages, settings)
-        ),
-        "blob store": partial(connections.check_blobs, settings),
-        "models": partial(connections.check_models, settings),
-    }
-    return [finding for name, check in checks.items() for finding in await run_check(name, check)]
-
-
-STATUS_LABELS = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
+STATE_LABELS = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
 
 
 def doctor(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
     """Check this machine and its connections, or those of --server, without changing anything.
 
-    Exits 1 if a check fails.
+    The checks of a server need the role of an operator; others get its readiness. Exits 1 if a
+    check fails.
     """
     from anabranch.process.logs import configure_logs
 
     if common.server:
-        findings = asyncio.run(run_server_checks(common.server))
+        findings = asyncio.run(run_server_checks(common.server, common))
     else:
         settings = common.load_settings()
         configure_logs(settings.logging)  # to stderr: unconfigured, structlog prints to stdout
         findings = asyncio.run(run_checks(settings))
-    has_failed = any(finding.status == "fail" for finding in findings)
+    has_failed = any(finding.state == "fail" for finding in findings)
     if common.is_json:
         common.print_result(
             {"ok": not has_failed, "checks": [asdict(finding) for finding in findings]}
         )
         return int(has_failed)
     for finding in findings:
-        print(f"{STATUS_LABELS[finding.status]}  {finding.name}: {finding.detail}")
-        if finding.fix:
-            print(f"      → {finding.fix}")
+        print(f"{STATE_LABELS[finding.state]}  {finding.check}: {finding.detail}")
+        if finding.remedy:
+            print(f"      → {finding.remedy}")
     return int(has_failed)

@@ -31,7 +31,7 @@ from schemas.principals import Principal, Role
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
-    from anabranch.identity.api_keys import ApiKeyService
+    from services.api_keys import ApiKeyService
 
 app = App(
     name="keys",
@@ -293,8 +293,8 @@ async def _open_remote(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
 async def _open_direct(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
     from anabranch.cli.database import open_command_database
     from anabranch.composition.storage import prepare_storage
-    from anabranch.identity.api_keys import ApiKeyService
-    from anabranch.identity.audit import AuditLog
+    from services.api_keys import ApiKeyService
+    from services.audit_log import AuditLog
     from sql.access import PgApiKeys
     from streams.codec import DEFAULT_TENANT
 

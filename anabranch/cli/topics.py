@@ -7,18 +7,22 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
+from anabranch.cli.api_calls import get
 from anabranch.cli.errors import FAILED, OK
-from anabranch.cli.options import LocalOptions
+from anabranch.cli.options import CommonOptions, LocalOptions, RemoteOptions
 from anabranch.cli.output import print_json_line, print_stderr, print_table
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from services.storage import Storage
 
+    FetchStages = Callable[[], Awaitable[dict[str, Any]]]
     FetchRows = Callable[[Storage], Awaitable[list[dict[str, Any]]]]
     OpenDatabase = Callable[[Settings], AbstractAsyncContextManager[str]]
 
@@ -31,16 +35,20 @@ app = App(
     name="topics", help="Inspect topics, consumer lag and Kafka ACLs.", result_action="return_value"
 )
 DEFAULT = LocalOptions()
+REMOTE = RemoteOptions()
 
 
 @app.command(name="list")
-def list_topics(*, common: LocalOptions = DEFAULT) -> int:
+def list_topics(*, common: RemoteOptions = REMOTE) -> int:
     """List topics with their partitions and number of records."""
-    return _print_rows(common, "topics", _fetch_topics, ("topic", "partitions", "records"))
+    columns = ("topic", "partitions", "records")
+    if common.server:
+        return _print_table(common, "topics", get("/v1/topics", common)["items"], columns)
+    return _print_rows(common, "topics", _fetch_topics, columns)
 
 
 @app.command
-def describe(topic: str, /, *, common: LocalOptions = DEFAULT) -> int:
+def describe(topic: str, /, *, common: RemoteOptions = REMOTE) -> int:
     """Show the partitions and event types of a topic.
 
     Parameters
@@ -48,24 +56,20 @@ def describe(topic: str, /, *, common: LocalOptions = DEFAULT) -> int:
     topic
         Topic name without prefix.
     """
-    from processors import EVENT_CLASSES
-    from schemas.errors import unknown_resource_error
+    from services.monitoring.overview import describe_topic
 
-    if topic not in _list_topic_names():
-        raise unknown_resource_error(
-            "topic", repr(topic), f"Available topics: {', '.join(_list_topic_names())}."
-        )
-    events = [event.event_type() for event in EVENT_CLASSES if event.topic == topic]
+    async def fetch(storage: Storage) -> dict[str, Any]:
+        return await describe_topic(storage, topic)
 
-    async def fetch_rows(storage: Storage) -> list[dict[str, Any]]:
-        ends = await storage.log.fetch_offset_bounds(topic)
-        return [
-            {"partition": partition, "first": first, "next": following}
-            for partition, (first, following) in sorted(ends.items())
-        ]
-
-    print_stderr(f"{topic}: {', '.join(events) or 'no events yet'}", quiet=common.quiet)
-    return _print_rows(common, "partitions", fetch_rows, ("partition", "first", "next"))
+    details = (
+        get(f"/v1/topics/{quote(topic, safe='')}", common)
+        if common.server
+        else asyncio.run(_run_with_storage(common, fetch))
+    )
+    event_types = ", ".join(details["event_types"]) or "no events yet"
+    print_stderr(f"{topic}: {event_types}", quiet=common.quiet)
+    columns = ("partition", "first", "next")
+    return _print_table(common, "partitions", details["partitions"], columns)
 
 
 @app.command
@@ -166,7 +170,7 @@ def acls(
 
 @app.command
 def lag(
-    *, watch: Annotated[bool, Parameter(negative="")] = False, common: LocalOptions = DEFAULT
+    *, watch: Annotated[bool, Parameter(negative="")] = False, common: RemoteOptions = REMOTE
 ) -> int:
     """Show each consumer's lag, the age of its oldest unread event, and the cause.
 
@@ -177,30 +181,34 @@ def lag(
     watch
         Refresh every two seconds until Ctrl-C; with --json, print one object per line.
     """
-    from services.monitoring.lag_diagnosis import MIN_BLOCKING_S, explain_lags
-    from sql.monitoring import fetch_blocking_transactions
+    print_as_json = print_json_line if watch else common.print_result
 
-    async def show(storage: Storage) -> None:
+    async def show(fetch: FetchStages) -> None:
         while True:
-            lines, horizon = await explain_lags(storage)
-            _print_lag(
-                common,
-                lines,
-                horizon,
-                await fetch_blocking_transactions(storage.dsn, MIN_BLOCKING_S),
-                print_json_line if watch else common.print_result,
-            )
+            stages = await fetch()
+            _print_lag(common, stages["items"], stages["horizon"], stages["locks"], print_as_json)
             if not watch:
                 return
             sys.stdout.flush()
             await asyncio.sleep(WATCH_INTERVAL_S)
 
-    asyncio.run(_run_with_storage(common, show))
+    async def show_tables(storage: Storage) -> None:
+        from services.monitoring.overview import describe_stages
+
+        await show(partial(describe_stages, storage))
+
+    async def show_server() -> None:
+        from anabranch.cli.server_connection import open_client
+
+        async with open_client(common) as client:
+            await show(partial(client.get, "/v1/stages"))
+
+    asyncio.run(show_server() if common.server else _run_with_storage(common, show_tables))
     return 0
 
 
 def _print_lag(
-    common: LocalOptions,
+    common: CommonOptions,
     stages: list[dict[str, Any]],
     horizon: dict[str, Any] | None,
     locks: list[dict[str, Any]],
@@ -256,24 +264,13 @@ def _omit_idle(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def _fetch_topics(storage: Storage) -> list[dict[str, Any]]:
-    return [
-        {
-            "topic": topic,
-            "partitions": len(await storage.log.fetch_offset_bounds(topic)),
-            "records": await storage.log.count_records(topic),
-        }
-        for topic in (*_list_topic_names(), *storage.producer_topics)
-    ]
+    from services.monitoring.overview import list_topics
 
-
-def _list_topic_names() -> list[str]:
-    from processors import TOPICS
-
-    return list(TOPICS)
+    return await list_topics(storage)
 
 
 def _print_rows(
-    common: LocalOptions,
+    common: CommonOptions,
     key: str,
     fetch_rows: FetchRows,
     columns: tuple[str, ...],
@@ -281,6 +278,12 @@ def _print_rows(
     open_database_url: OpenDatabase | None = None,
 ) -> int:
     rows = asyncio.run(_run_with_storage(common, fetch_rows, open_database_url))
+    return _print_table(common, key, rows, columns)
+
+
+def _print_table(
+    common: CommonOptions, key: str, rows: list[dict[str, Any]], columns: tuple[str, ...]
+) -> int:
     if common.is_json:
         common.print_result({key: rows})
     else:
@@ -289,7 +292,7 @@ def _print_rows(
 
 
 async def _run_with_storage(
-    common: LocalOptions,
+    common: CommonOptions,
     work: Callable[[Storage], Awaitable[T]],
     open_database_url: OpenDatabase | None = None,
 ) -> T:

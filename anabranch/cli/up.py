@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
-from dataclasses import asdict
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from anabranch.process.data_folder import ServerInfo
     from anabranch.process.fork_server import ForkServer
     from anabranch.process.supervisor import LaunchPlan
+    from schemas.findings import Finding
 
 Hidden = Parameter(show=False, negative="")
 
@@ -29,6 +31,9 @@ def up(
     ephemeral: Annotated[bool, Parameter(negative="")] = False,
     postgres_port: int | None = None,
     ready_file: Path | None = None,
+    open_browser: Annotated[bool, Parameter(name="--open", negative="")] = False,
+    sample: Annotated[bool, Parameter(negative="")] = False,
+    ui_dev: Annotated[bool, Parameter(negative="")] = False,
     common: CommonOptions = CommonOptions(),  # noqa: B008
 ) -> int:
     """Run everything in one data folder: Postgres, log, stages, API. Runs until Ctrl-C.
@@ -45,8 +50,20 @@ def up(
         Port of 127.0.0.1 for the embedded Postgres, with a password. [default: a Unix socket only]
     ready_file
         File to write as JSON once everything is ready.
+    open_browser
+        Open the web UI in a browser, signed in.
+    sample
+        Ingest the sample documents.
+    ui_dev
+        Also serve the web UI from its sources, for those who change it.
     """
     from anabranch.process.fork_server import ForkServer
+
+    if ui_dev:
+        from anabranch.process.ui_dev_server import check_ui_sources
+
+        check_ui_sources()
+    extras = UpExtras(open_browser, sample, ui_dev)
 
     # First: it imports the modules of the children meanwhile.
     with ForkServer() as fork_server:
@@ -61,47 +78,81 @@ def up(
         configure_logs(settings.logging)
         stage_names = () if stages == "none" else tuple(stages.split(","))
         plan = LaunchPlan(settings, common.to_arguments(), stage_names, ephemeral)
-        return asyncio.run(run_until_stopped(_run_server(plan, fork_server, ready_file, common)))
+        return asyncio.run(
+            run_until_stopped(_run_server(plan, fork_server, ready_file, extras, common))
+        )
+
+
+@dataclass(frozen=True)
+class UpExtras:
+    """Options of `up` that the server does not need."""
+
+    open: bool
+    sample: bool
+    ui_dev: bool
 
 
 async def _run_server(
-    plan: LaunchPlan, fork_server: ForkServer, ready_file: Path | None, common: CommonOptions
+    plan: LaunchPlan,
+    fork_server: ForkServer,
+    ready_file: Path | None,
+    extras: UpExtras,
+    common: CommonOptions,
 ) -> None:
     from anabranch.process.data_folder import write_server
     from anabranch.process.supervisor import run_server
 
     print_stderr("starting…", quiet=common.quiet)
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         if ready_file is not None:
             # Also before the start, so that the file of an earlier server does not look ready.
             ready_file.unlink(missing_ok=True)
             stack.callback(ready_file.unlink, missing_ok=True)
-        async with run_server(plan, fork_server) as (server, failure):
-            # Here, so that the server starts before the HTTP client is imported.
-            from anabranch.cli.http_client import ApiClient
+        server, failure = await stack.enter_async_context(run_server(plan, fork_server))
+        # Here, so that the server starts before the HTTP client is imported.
+        from anabranch.cli.http_client import ApiClient
+        from anabranch.cli.up_extras import ingest_samples, open_browser
 
-            async with ApiClient(server.url, server.token) as client:
-                login_url = server.url + (await client.post("/v1/login-links", {}))[
-                    "url"
-                ].removeprefix(plan.settings.api.public_url.rstrip("/"))
-            _announce(server, login_url, plan, common)
-            if ready_file is not None:
-                write_server(ready_file, server)
-            # Ends with an error or a cancellation only.
-            await failure
+        async with ApiClient(server.url, server.token) as client:
+            login_url = server.url + (await client.post("/v1/login-links", {}))["url"].removeprefix(
+                plan.settings.api.public_url.rstrip("/")
+            )
+        ui_dev_url = None
+        if extras.ui_dev:
+            from anabranch.process.ui_dev_server import run_ui_dev_server
+
+            ui_dev_url = await stack.enter_async_context(run_ui_dev_server(server))
+        _announce(server, login_url, ui_dev_url, plan, common)
+        if extras.open:
+            open_browser(ui_dev_url or login_url, quiet=common.quiet)
+        if extras.sample:
+            # In the background: the server is ready without them.
+            sample_task = asyncio.create_task(ingest_samples(server, quiet=common.quiet))
+            stack.callback(sample_task.cancel)
+        if ready_file is not None:
+            write_server(ready_file, server)
+        # Ends with an error or a cancellation only.
+        await failure
 
 
-def _announce(server: ServerInfo, login_url: str, plan: LaunchPlan, common: CommonOptions) -> None:
+def _announce(
+    server: ServerInfo,
+    login_url: str,
+    ui_dev_url: str | None,
+    plan: LaunchPlan,
+    common: CommonOptions,
+) -> None:
     if common.is_json:
         common.print_result(
             {name: value for name, value in asdict(server).items() if name != "token"}
             | {"login": login_url}
+            | ({"ui_dev": ui_dev_url} if ui_dev_url else {})
         )
         return
     persistence = "persistent" if server.persistent else "deleted on exit"
     lines = {
         "API": server.url,
-        "docs": f"{login_url}   (works once, for ten minutes; `anabranch open` prints another)",
+        "UI": f"{login_url}   (works once, for ten minutes; `anabranch open` prints another)",
         "data": f"{server.data_dir}   ({persistence})",
         "Postgres": server.database_url or "external",
         "log": "Kafka" if server.log == "kafka" else "Postgres table",
@@ -110,6 +161,8 @@ def _announce(server: ServerInfo, login_url: str, plan: LaunchPlan, common: Comm
         + (f", worker: {server.worker_metrics_url}" if server.worker_metrics_url else ""),
         "profile": "default",
     }
+    if ui_dev_url:
+        lines["UI dev"] = f"{ui_dev_url}   (from the sources in web/; it needs no login)"
     if server.mode == "embedded":
         lines |= _format_postgres_lines(server, plan)
     if server.outdated:
@@ -165,7 +218,14 @@ def api(
         *([f"api.port={port}"] if port is not None else []), *([f"api.host={host}"] if host else [])
     )
     configure_logs(settings.logging)
-    return asyncio.run(run_until_stopped(serve_api(settings), stop_with_parent=attached))
+
+    async def diagnose() -> Sequence[Finding]:
+        # Later, because the checks import what no other request needs.
+        from anabranch.doctor.checks import run_checks_of_server
+
+        return await run_checks_of_server(settings)
+
+    return asyncio.run(run_until_stopped(serve_api(settings, diagnose), stop_with_parent=attached))
 
 
 def worker(

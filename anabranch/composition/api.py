@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from anabranch.composition.reindex import build_reindex_service
 from anabranch.composition.retriever import prepare_retriever
 from anabranch.composition.sources import build_source_service
 from anabranch.composition.storage import prepare_storage
-from anabranch.config.engines import build_disk_reserve, open_graph_server
+from anabranch.config.engines import build_disk_reserve, describe_backends, open_graph_server
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.profiles import (
     build_config_schema,
     load_all_profiles,
     read_profiles_again,
 )
+from anabranch.config.setting_values import list_setting_values
 from anabranch.config.settings import Settings
 from anabranch.config.version import get_program_version
 from anabranch.encryption.local_keys import load_link_key
-from anabranch.identity.api_keys import ApiKeyService
-from anabranch.identity.audit import AuditLog
 from anabranch.identity.authentication import build_authenticator
 from api.services import Services
 from api.sessions import BrowserSessions
@@ -31,7 +31,10 @@ from engines.sentence_splitter import RuleSentenceSplitter
 from processors import STAGES
 from retrieval.lineage.tracer import LineageTracer
 from retrieval.retriever import Retriever
+from schemas.findings import Finding
 from schemas.generations import Generation
+from services.api_keys import ApiKeyService
+from services.audit_log import AuditLog
 from services.collections import CollectionService
 from services.entities import EntityService
 from services.erasure.drain import DrainBarrier
@@ -46,7 +49,9 @@ from services.ingest import IngestService
 from services.instrumentation.event_log_decorators import NotifyingLog
 from services.instrumentation.metrics import Metrics
 from services.monitoring.event_feed import EventFeed, LogEntryBuilder
+from services.monitoring.overview import MonitoringService
 from services.monitoring.readiness import ReadinessService
+from services.monitoring.shared_result import SharedResult
 from services.query.event_buffer import open_event_buffer
 from services.query.feedback import FeedbackService, MeteredFeedback
 from services.query.orphaned_runs import OrphanedRunReporter, open_orphaned_run_reporter
@@ -79,12 +84,25 @@ GENERAL_POOL_SIZE = 6
 # The channels of a query run at the same time, each on a connection of its own.
 CONNECTIONS_PER_QUERY = 4
 LOCK_TIMEOUT_S = 10.0
+DOCTOR_MAX_AGE_S = 5.0
+"""The checks start a process and call the model servers."""
 """A request that waits longer for a locked table fails with code TABLES_LOCKED."""
+
+
+Diagnose = Callable[[], Awaitable[Sequence[Finding]]]
+
+
+async def run_no_checks() -> Sequence[Finding]:
+    return []
 
 
 @asynccontextmanager
 async def prepare_api(
-    settings: Settings, dsn: str, *, overrides: Overrides = NO_OVERRIDES
+    settings: Settings,
+    dsn: str,
+    *,
+    overrides: Overrides = NO_OVERRIDES,
+    diagnose: Diagnose = run_no_checks,
 ) -> AsyncIterator[Services]:
     """Raise GenerationMismatch if the live generation needs another model than the settings name.
 
@@ -181,6 +199,12 @@ async def prepare_api(
             settings.log_kind,
             get_program_version(),
         )
+        event_feed = EventFeed(
+            PgFeed(storage.pool) if storage.log.is_in_database else OffsetFeed(storage.log),
+            LogEntryBuilder(storage.codec, documents),
+            PgGenerations(storage.pool),
+            lambda caller, document_id: documents.fetch_status(caller, document_id=document_id),
+        )
         link_key = load_link_key(settings.data_dir)
         yield Services(
             authenticate=build_authenticator(settings, api_keys),
@@ -264,6 +288,7 @@ async def prepare_api(
             get_health=readiness.summarize_health,
             render_metrics=metrics.format_exposition,
             get_config_schema=build_config_schema,
+            list_settings=partial(list_setting_values, settings),
             link_signer=LinkSigner(link_key),
             sessions=BrowserSessions(settings.api.token.get_secret_value())
             if settings.api.token
@@ -280,12 +305,17 @@ async def prepare_api(
                 RuleSentenceSplitter(),
                 overrides.fresh_id,
             ),
-            event_feed=EventFeed(
-                PgFeed(storage.pool) if storage.log.is_in_database else OffsetFeed(storage.log),
-                LogEntryBuilder(storage.codec, documents),
-                PgGenerations(storage.pool),
-                lambda caller, document_id: documents.fetch_status(caller, document_id=document_id),
+            event_feed=event_feed,
+            monitoring=MonitoringService(
+                storage,
+                metrics,
+                build_disk_reserve(settings),
+                get_program_version(),
+                describe_backends(settings),
+                lambda: event_feed.open_streams,
+                overrides.clock,
             ),
+            diagnose=SharedResult(diagnose, DOCTOR_MAX_AGE_S).get,
             lineage=LineageService(
                 LineageTracer(
                     PgLineage(storage.pool), past_texts, storage.log, storage.codec, storage.blobs

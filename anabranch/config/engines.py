@@ -284,6 +284,17 @@ def open_blob_store(settings: Settings, temporary: Path | None = None) -> BlobSt
     )
 
 
+def describe_backends(settings: Settings) -> dict[str, str]:
+    """Return the kind of each backend, without addresses."""
+    blobs = urlsplit(settings.storage.url or "file:").scheme
+    return {
+        "database": "postgres",
+        "log": settings.log_kind,
+        "blobs": {"file": "folder"}.get(blobs, blobs),
+        "graph": "bolt" if settings.graph.bolt_url else "tables",
+    }
+
+
 def build_disk_reserve(settings: Settings) -> DiskReserve:
     """Reserve space on the disks of the data folder and of a blob store that is a folder."""
     storage_url = urlsplit(settings.storage.url or "")

@@ -25,6 +25,18 @@ CALL_SETTINGS = {
     "breaker_open_s",
     "parallel",
 }
+SERVER_SETTINGS = CALL_SETTINGS | {"api_key", "kind", "api_version", "batch"}
+"""How a model server is called, which does not shape what it returns."""
+REINDEX_STAGES = {
+    "ocr": "transcribe",
+    "parse": "transcribe",
+    "chunk": "chunk",
+    "lexical": "chunk",
+    "extract": "extract",
+    "embed": "embed",
+    "hnsw": "embed",
+}
+"""First stage whose output a settings section shapes."""
 INDEX_SECTIONS = ("chat", "chunk", "embed", "extract", "hnsw", "lexical", "ocr")
 
 
@@ -43,6 +55,15 @@ def build_index_config(settings: Settings, live: IndexConfig | None = None) -> I
         extract=_build_extract_config(settings, live),
         embed=_build_embed_config(settings),
     )
+
+
+def find_reindex_stage(key: str) -> str | None:
+    """Return the stage from which documents are processed again after the setting changed.
+
+    None: it needs no reindex.
+    """
+    section, _, name = key.partition(".")
+    return None if name in SERVER_SETTINGS else REINDEX_STAGES.get(section)
 
 
 def check_index_settings(assignments: Iterable[str]) -> None:

@@ -30,7 +30,9 @@ NON_SETTING_VARIABLES = frozenset(
         "ANABRANCH_TOKEN",
         "ANABRANCH_PG_BIN",
         "ANABRANCH_PG_USER",
+        "ANABRANCH_REQUIRE_BROWSER",
         "ANABRANCH_REQUIRE_KAFKA",
+        "ANABRANCH_UI_BUILD",
     }
 )
 """Variables with our prefix that are not settings.
@@ -77,7 +79,11 @@ def merge_origins(origins: Mapping[str, dict[str, Any]]) -> Settings:
         merged = _merge_dropping_stale_keys(
             merged, values, is_bound=lambda address: address is not None
         )
-    return _validate(merged)
+    settings = _validate(merged)
+    settings.origins.update(
+        {key: origin for origin, values in origins.items() for key, _ in flatten(values)}
+    )
+    return settings
 
 
 def _validate(merged: Mapping[str, Any]) -> Settings:

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, Field, SecretStr, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from anabranch.config.auth_settings import AuthSettings
@@ -262,8 +269,11 @@ class ApiSettings(SettingsSection):
     )
     public_url: str = Field(
         "",
-        pattern=r"^(https?://[^/?#\s]+/?)?$",
-        description="base URL of links to files; unset: the address of the request",
+        pattern=r"^(https?://[^/?#\s]+(/[A-Za-z0-9._~-]+)*/?)?$",
+        description=(
+            "base URL of links to files; unset: the address of the request. With a path, also the "
+            "requests below it are served, as a reverse proxy sends them that does not remove it"
+        ),
     )
     requests_per_address: int = Field(
         128,
@@ -472,6 +482,12 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     cache: CacheSettings = CacheSettings()
     logging: LoggingSettings = LoggingSettings()
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Return where each setting that is not a default came from, by its dotted name."""
+        return self._origins
 
     @property
     def log_kind(self) -> Literal["kafka", "postgres"]:

@@ -11,11 +11,11 @@ from anabranch.config.engines import open_blob_store
 from anabranch.config.loader import MODEL_SECTIONS
 from anabranch.config.model_settings import ModelSettings
 from anabranch.config.settings import Settings
-from anabranch.doctor.findings import Finding
 from anabranch.kafka.settings import build_kafka_settings
 from anabranch.kafka.topic_checks import check_topics, explain_unreadable_settings
 from anabranch.process.data_folder import find_server
 from schemas.errors import ConfigurationError
+from schemas.findings import Finding
 from sql.generations import PgGenerations
 from sql.listings import PgListings
 from sql.monitoring import DirectAccess, fetch_direct_access, inspect_database

@@ -16,11 +16,11 @@ from anabranch.config.python_release import (
     list_advisories,
 )
 from anabranch.config.settings import Settings
-from anabranch.doctor.findings import Finding
 from engines.embed.e5_file import locate_weights
 from engines.language_detector import FastTextLanguageDetector
 from engines.sandbox import Sandbox
 from schemas.errors import NoSpace
+from schemas.findings import Finding
 from sql.embedded_host import find_wheel_binaries
 from streams.kafka.jars import find_missing_prerequisite
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from anabranch.composition.storage import open_unprepared_storage
 from anabranch.config.settings import Settings
+from anabranch.doctor.check_runner import Check
 from anabranch.doctor.connections import LOCK_WAIT_S, find_dsn
-from anabranch.doctor.findings import Check, Finding
 from schemas.errors import TransientError
+from schemas.findings import Finding
 from services.monitoring.lag_diagnosis import (
     add_lock_holder,
     explain_lags,

@@ -10,9 +10,9 @@ from pydantic import SecretStr
 
 from anabranch.config.auth_settings import AuthSettings
 from anabranch.config.settings import Settings
-from anabranch.identity.api_keys import KEY_PATTERN, ApiKeyAuthenticator
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
+from services.api_keys import KEY_PATTERN, ApiKeyAuthenticator
 from sql.access import PgApiKeys
 from streams.codec import DEFAULT_TENANT
 

@@ -17,7 +17,7 @@ import uvicorn
 from httptools import HttpParserCallbackError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from anabranch.composition.api import prepare_api
+from anabranch.composition.api import Diagnose, prepare_api
 from anabranch.config.python_release import warn_of_advisories
 from anabranch.config.settings import Settings
 from anabranch.kafka.settings import wait_for_kafka
@@ -235,7 +235,7 @@ class UvicornServer(uvicorn.Server):
             await asyncio.sleep(STALL_CHECK_S)
 
 
-async def serve_api(settings: Settings) -> None:
+async def serve_api(settings: Settings, diagnose: Diagnose) -> None:
     """Serve until cancelled. Raises ConfigurationError if the port is taken, before creating
     anything.
     """
@@ -245,7 +245,7 @@ async def serve_api(settings: Settings) -> None:
     await wait_for_kafka(settings)
     async with (
         open_database(settings, is_shared=True) as dsn,
-        prepare_api(settings, dsn) as services,
+        prepare_api(settings, dsn, diagnose=diagnose) as services,
     ):
         config = uvicorn.Config(
             create_app(

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
 from fastapi import APIRouter, Depends, FastAPI
 
 from api import problems
 from api.app.openapi import complete_document
 from api.authentication import AuthenticationMiddleware
 from api.browser_guard import BrowserGuardMiddleware, SecurityHeadersMiddleware
-from api.middleware import BodyLimitMiddleware, ConcurrencyLimitMiddleware, RequestIdMiddleware
-from api.roles import require_role
+from api.middleware import (
+    BasePathMiddleware,
+    BodyLimitMiddleware,
+    ConcurrencyLimitMiddleware,
+    RequestIdMiddleware,
+)
+from api.operations import OperationRoute, require_role
 from api.routes import (
     collections,
     config,
@@ -28,10 +37,13 @@ from api.routes import (
     ingest,
     judgements,
     lineage,
+    monitoring,
     queries,
     replays,
+    root,
     runs,
     sources,
+    ui,
 )
 from api.services import Services
 from api.sessions import SessionCookieMiddleware
@@ -40,33 +52,46 @@ from api.validation import validate_input
 VERSION = "0.1.0"
 
 
+RESOURCES = (
+    ingest,
+    documents,
+    collections,
+    files,
+    queries,
+    facts,
+    entities,
+    erasures,
+    replays,
+    dead_letters,
+    generations,
+    exams,
+    judgements,
+    runs,
+    lineage,
+    events,
+    monitoring,
+    sources,
+    credentials,
+    config,
+)
+OPERATIONS = {
+    route.operation_id or "": route.operation
+    for resource in (*RESOURCES, health)
+    for route in resource.router.routes
+    if isinstance(route, OperationRoute)
+}
+"""By operation id."""
+
+
 def include_resources() -> APIRouter:
     router = APIRouter()
     checks = [Depends(validate_input), Depends(require_role)]
-    for resource in (
-        ingest,
-        documents,
-        collections,
-        files,
-        queries,
-        facts,
-        entities,
-        erasures,
-        replays,
-        dead_letters,
-        generations,
-        exams,
-        judgements,
-        runs,
-        lineage,
-        events,
-        sources,
-        credentials,
-        config,
-    ):
+    for resource in RESOURCES:
         router.include_router(resource.router, prefix="/v1", dependencies=checks)
     router.include_router(health.router, dependencies=checks)
     router.include_router(docs.router)
+    router.include_router(root.router)
+    router.include_router(ui.router)
     return router
 
 
@@ -79,10 +104,13 @@ def create_app(
     max_requests: int = 256,
     max_requests_per_address: int = 128,
     min_upload_bytes_per_s: int = 1024,
+    ui_folders: Sequence[Path] = ui.UI_FOLDERS,
 ) -> FastAPI:
     """Create the application. The caller starts and stops the services."""
     app = create_routes()
     app.state.services = services
+    # The first that holds a build is served.
+    app.state.ui_folders = ui_folders
     # What is added last runs first: headers and the request id come before any refusal.
     app.add_middleware(
         AuthenticationMiddleware,
@@ -104,6 +132,7 @@ def create_app(
     app.add_middleware(BrowserGuardMiddleware, hosts=services.hostnames)
     app.add_middleware(RequestIdMiddleware)
     app.add_middleware(SecurityHeadersMiddleware)
+    app.add_middleware(BasePathMiddleware, base_path=urlsplit(services.public_url).path)
     return app
 
 
@@ -125,5 +154,5 @@ def create_routes() -> FastAPI:
     # at its first request, and all applications of a process have the same ones.
     app.router.routes.extend(ROUTES.routes)
     problems.install_error_handlers(app)
-    app.openapi = lambda: complete_document(FastAPI.openapi(app))  # type: ignore[method-assign]
+    app.openapi = lambda: complete_document(FastAPI.openapi(app), OPERATIONS)  # type: ignore[method-assign]
     return app

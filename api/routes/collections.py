@@ -8,12 +8,12 @@ from uuid import UUID
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.audit import AuditedRoute
 from api.dependencies import Caller, ServicesDep, WholeTenant
+from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel, Time
 from schemas.questions import ProfileName
 
-router = APIRouter(prefix="/collections", tags=["collections"], route_class=AuditedRoute)
+router = APIRouter(route_class=OperationRoute, prefix="/collections", tags=["collections"])
 # A name may contain slashes.
 NAME_PATH = "/{collection:path}"
 CollectionName = Annotated[
@@ -56,6 +56,7 @@ class AcceptedDeletion(ResponseModel):
 
 
 @router.get("", operation_id="list_collections")
+@operation("reader")
 async def list_collections(services: ServicesDep, caller: Caller) -> Page[DocumentCollection]:
     """List collections that have documents, a default profile or a deletion in progress."""
     items = await services.collections.list_collections(caller)
@@ -63,6 +64,7 @@ async def list_collections(services: ServicesDep, caller: Caller) -> Page[Docume
 
 
 @router.get(NAME_PATH, operation_id="get_collection")
+@operation("reader")
 async def get_collection(
     collection: CollectionName, services: ServicesDep, caller: Caller
 ) -> DocumentCollection:
@@ -72,6 +74,7 @@ async def get_collection(
 
 
 @router.put(NAME_PATH, operation_id="configure_collection")
+@operation("admin", audit=("collection.configured", "{collection}"))
 async def configure_collection(
     collection: CollectionName,
     settings: CollectionSettings,
@@ -86,6 +89,7 @@ async def configure_collection(
 
 
 @router.delete(NAME_PATH, status_code=202, operation_id="delete_collection")
+@operation("admin", audit=("collection.deleted", "{collection}"))
 async def delete_collection(
     collection: CollectionName, services: ServicesDep, caller: WholeTenant
 ) -> AcceptedDeletion:

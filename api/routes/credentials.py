@@ -9,8 +9,8 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Request
 from pydantic import Field
 
-from api.audit import AuditedRoute
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
+from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel, Time
 from api.sessions import LINK_LIFETIME_S
 from schemas.api_keys import (
@@ -23,7 +23,7 @@ from schemas.api_keys import (
 )
 from schemas.errors import Forbidden
 
-router = APIRouter(route_class=AuditedRoute)
+router = APIRouter(route_class=OperationRoute)
 KeyId = Annotated[
     str,
     Path(pattern=KEY_ID_PATTERN, description="The part of the key between `ab_` and the secret."),
@@ -52,6 +52,7 @@ class LoginLink(ResponseModel):
 
 
 @router.get("/whoami", tags=["keys"], operation_id="whoami")
+@operation("reader")
 async def get_identity(caller: Caller) -> Identity:
     """Get the caller's identity and permissions."""
     return Identity(
@@ -63,6 +64,7 @@ async def get_identity(caller: Caller) -> Identity:
 
 
 @router.post("/keys", tags=["keys"], status_code=201, operation_id="create_key")
+@operation("admin", problems="403 FORBIDDEN_READERS")
 async def create_key(
     body: ApiKeyRequest, services: ServicesDep, caller: Caller, request: Request
 ) -> IssuedApiKey:
@@ -74,6 +76,7 @@ async def create_key(
 
 
 @router.get("/keys", tags=["keys"], operation_id="list_keys")
+@operation("admin")
 async def list_keys(
     services: ServicesDep, caller: Caller, after: PageCursor = None, limit: PageLimit = 50
 ) -> Page[ApiKey]:
@@ -86,6 +89,7 @@ async def list_keys(
 
 
 @router.post("/keys/{key_id}/rotate", tags=["keys"], operation_id="rotate_key")
+@operation("admin", problems="404 NOT_FOUND")
 async def rotate_key(
     key_id: KeyId,
     services: ServicesDep,
@@ -100,6 +104,7 @@ async def rotate_key(
 
 
 @router.delete("/keys/{key_id}", tags=["keys"], operation_id="revoke_key")
+@operation("admin", problems="404 NOT_FOUND")
 async def revoke_key(
     key_id: KeyId, services: ServicesDep, caller: Caller, request: Request
 ) -> ApiKey:
@@ -108,6 +113,7 @@ async def revoke_key(
 
 
 @router.post("/login-links", tags=["login"], status_code=201, operation_id="create_login_link")
+@operation("operator", audit=("login_link.created", "until {expires_at}"))
 async def create_login_link(services: ServicesDep, caller: Caller) -> LoginLink:
     """Create a login link that can be opened once, within ten minutes. Requires the local token."""
     # The session stands for the local token, so only its holder may open one.
@@ -123,6 +129,7 @@ async def create_login_link(services: ServicesDep, caller: Caller) -> LoginLink:
 
 
 @router.get("/audit", tags=["audit"], operation_id="list_audit")
+@operation("admin")
 async def list_audit_events(
     services: ServicesDep, caller: WholeTenant, after: PageCursor = None, limit: PageLimit = 50
 ) -> Page[AuditEvent]:

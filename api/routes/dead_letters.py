@@ -8,12 +8,12 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from api.audit import AuditedRoute
 from api.dependencies import PageCursor, PageLimit, ServicesDep, WholeTenant
+from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel, Time
 from schemas.replay_requests import DiscardRequest, RedriveRequest
 
-router = APIRouter(prefix="/dead-letters", route_class=AuditedRoute)
+router = APIRouter(route_class=OperationRoute, prefix="/dead-letters")
 
 
 class DeadLetter(ResponseModel):
@@ -63,6 +63,7 @@ class DiscardReceipt(ResponseModel):
 
 
 @router.get("", tags=["dead letters"], operation_id="list_dead_letters")
+@operation("admin")
 async def list_dead_letters(
     services: ServicesDep,
     caller: WholeTenant,
@@ -78,6 +79,7 @@ async def list_dead_letters(
 
 
 @router.get("/causes", tags=["replays"], operation_id="list_causes")
+@operation("admin")
 async def list_causes(services: ServicesDep, caller: WholeTenant) -> Page[DeadLetterCause]:
     """Count open dead letters by stage and code, the most frequent first."""
     items = await services.replays.list_causes(caller.tenant)
@@ -85,6 +87,11 @@ async def list_causes(services: ServicesDep, caller: WholeTenant) -> Page[DeadLe
 
 
 @router.post("/redrive", status_code=202, tags=["replays"], operation_id="redrive")
+@operation(
+    "admin",
+    problems="404 NO_SUCH_DEAD_LETTER 422 GENERATION_GONE",
+    audit=("dead_letters.redriven", "{events} events"),
+)
 async def redrive_dead_letters(
     body: RedriveRequest, services: ServicesDep, caller: WholeTenant
 ) -> RedriveReceipt:
@@ -96,6 +103,9 @@ async def redrive_dead_letters(
 
 
 @router.post("/discard", tags=["replays"], operation_id="discard_dead_letters")
+@operation(
+    "admin", problems="404 NO_SUCH_DEAD_LETTER", audit=("dead_letters.discarded", "{events} events")
+)
 async def discard_dead_letters(
     body: DiscardRequest, services: ServicesDep, caller: WholeTenant
 ) -> DiscardReceipt:

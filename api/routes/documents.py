@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
+from api.dependencies import Caller, PageCursor, PageLimit, RevisionNumber, ServicesDep
+from api.operations import OperationRoute, operation
 from api.responses import (
     AcceptedChange,
     Day,
@@ -24,7 +26,7 @@ from schemas.errors import NotFound, unknown_document_error
 from schemas.ingest import DocumentState
 from schemas.values import Amendment, BlobRef, Notice, Span
 
-router = APIRouter(tags=["documents"])
+router = APIRouter(route_class=OperationRoute, tags=["documents"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
 MARKDOWN_RESPONSE: dict[int | str, JsonObject] = {
     200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}
@@ -107,11 +109,31 @@ class Chunk(ResponseModel):
     language: str | None
 
 
+class DocumentMention(ResponseModel):
+    """A mention of an entity."""
+
+    chunk_id: UUID
+    name: str = Field(description="As it is written there.")
+    char_start: int
+    char_end: int
+
+
+class DocumentEntity(ResponseModel):
+    """An entity that the visible revision of a document mentions."""
+
+    id: UUID
+    type: str
+    name: str
+    mentions: int = Field(description="Mentions in this document.")
+    occurrences: list[DocumentMention] = Field(description="The first 20 mentions.")
+
+
 def unknown_document(document: UUID) -> NotFound:
     return unknown_document_error(document)
 
 
 @router.get("/documents", operation_id="list_documents", response_model_exclude_unset=True)
+@operation("reader")
 async def list_documents(
     services: ServicesDep,
     caller: Caller,
@@ -119,6 +141,15 @@ async def list_documents(
     collection: FilterValue = None,
     tag: FilterValue = None,
     state: DocumentState | None = None,
+    text: Annotated[
+        str | None,
+        Query(min_length=1, max_length=1024, description="Part of the title or file name."),
+    ] = None,
+    date_from: Annotated[
+        date | None,
+        Query(description="Earliest date of the document, or of its arrival if it has none."),
+    ] = None,
+    date_to: Annotated[date | None, Query(description="Latest such date.")] = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[Document]:
@@ -129,6 +160,9 @@ async def list_documents(
         collection=collection,
         tag=tag,
         state=state,
+        text=text,
+        date_from=date_from,
+        date_to=date_to,
         after=after,
         limit=limit,
     )
@@ -136,6 +170,7 @@ async def list_documents(
 
 
 @router.get("/documents/{document}", operation_id="get_document", response_model_exclude_unset=True)
+@operation("reader", problems="404 NOT_FOUND")
 async def get_document(document: UUID, services: ServicesDep, caller: Caller) -> DocumentStatus:
     """Get a document."""
     fields = await services.documents.fetch_document(caller, document)
@@ -149,6 +184,7 @@ async def get_document(document: UUID, services: ServicesDep, caller: Caller) ->
     operation_id="list_revisions",
     response_model_exclude_unset=True,
 )
+@operation("reader", problems="404 NOT_FOUND")
 async def list_revisions(
     document: UUID,
     services: ServicesDep,
@@ -169,6 +205,7 @@ async def list_revisions(
 @router.get(
     "/documents/{document}/chunks", operation_id="list_chunks", response_model_exclude_unset=True
 )
+@operation("reader", problems="404 NOT_FOUND")
 async def list_chunks(
     document: UUID,
     services: ServicesDep,
@@ -185,15 +222,44 @@ async def list_chunks(
     return NumberedPage[Chunk].model_validate({"items": items, "next": next_cursor})
 
 
+@router.get("/documents/{document}/entities", operation_id="list_document_entities")
+@operation("reader", problems="404 NOT_FOUND")
+async def list_document_entities(
+    document: UUID,
+    services: ServicesDep,
+    caller: Caller,
+    after: PageCursor = None,
+    limit: PageLimit = 50,
+) -> Page[DocumentEntity]:
+    """List the entities that the visible revision mentions, the most frequent first."""
+    if await services.documents.fetch_document(caller, document) is None:
+        raise unknown_document(document)
+    items, next_cursor = await services.documents.fetch_entities(
+        caller, document, after=after, limit=limit
+    )
+    return Page[DocumentEntity].model_validate({"items": items, "next": next_cursor})
+
+
 @router.get(
     "/documents/{document}/markdown",
     operation_id="get_markdown",
     response_class=Response,
     responses=MARKDOWN_RESPONSE,
 )
-async def get_markdown(document: UUID, services: ServicesDep, caller: Caller) -> Response:
-    """Get the extracted Markdown, which spans refer to."""
-    text = await services.documents.fetch_text(caller, document)
+@operation("reader", problems="404 NOT_FOUND")
+async def get_markdown(
+    document: UUID, services: ServicesDep, caller: Caller, revision: RevisionNumber = None
+) -> Response:
+    """Get the extracted Markdown, which spans refer to.
+
+    With `revision` only of that revision; the text of a superseded one is not stored.
+    """
+    text = await services.documents.fetch_text(caller, document, revision)
+    if text is None and revision is not None:
+        raise NotFound(
+            f"Document {document} has no text of revision {revision}.",
+            remedy="Get the file of the revision, or the text without `revision`.",
+        )
     if text is None:
         raise NotFound(
             f"Document {document} has no text yet.",
@@ -209,6 +275,7 @@ async def get_markdown(document: UUID, services: ServicesDep, caller: Caller) ->
 
 
 @router.patch("/documents/{document}", status_code=202, operation_id="amend_document")
+@operation("writer", problems="404 NOT_FOUND 422 NOTHING_TO_AMEND")
 async def amend_document(
     document: UUID, amendment: Amendment, services: ServicesDep, caller: Caller
 ) -> AcceptedChange:
@@ -223,6 +290,7 @@ async def amend_document(
 
 
 @router.delete("/documents/{document}", status_code=202, operation_id="delete_document")
+@operation("writer", problems="404 NOT_FOUND")
 async def delete_document(document: UUID, services: ServicesDep, caller: Caller) -> AcceptedChange:
     """Withdraw the document; it soon disappears from all results."""
     job = await services.ingest.withdraw_document(caller, document)

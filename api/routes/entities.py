@@ -9,14 +9,14 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import Field
 
-from api.audit import AuditedRoute
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
+from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel
 from schemas.entities import EntityAmendment
 from schemas.errors import InvalidRequest, unknown_resource_error
 from schemas.ports.graph import GraphQuery, GraphRows, no_graph_server_error
 
-router = APIRouter(tags=["graph"], route_class=AuditedRoute)
+router = APIRouter(route_class=OperationRoute, tags=["graph"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
 
 
@@ -144,6 +144,7 @@ EntityId = Annotated[UUID, Depends(resolve_entity)]
 
 
 @router.get("/entities", operation_id="list_entities")
+@operation("reader")
 async def list_entities(
     services: ServicesDep,
     caller: Caller,
@@ -160,6 +161,7 @@ async def list_entities(
 
 
 @router.get("/entities/{entity:path}", operation_id="get_entity")
+@operation("reader", problems="404 NOT_FOUND 422 AMBIGUOUS_NAME")
 async def get_entity(entity: EntityId, services: ServicesDep, caller: Caller) -> EntityDetails:
     """Get an entity with its aliases, mentions, relations and claims."""
     fields = await services.entities.get_entity(caller, entity)
@@ -169,6 +171,11 @@ async def get_entity(entity: EntityId, services: ServicesDep, caller: Caller) ->
 
 
 @router.patch("/entities/{entity:path}", operation_id="amend_entity")
+@operation(
+    "admin",
+    problems=("404 NOT_FOUND 422 AMBIGUOUS_NAME NOTHING_TO_AMEND TOO_MANY_ALIASES UNKNOWN_ALIAS"),
+    audit=("entity.amended", "{entity}"),
+)
 async def amend_entity(
     entity: EntityId, body: EntityAmendment, services: ServicesDep, caller: WholeTenant
 ) -> AmendedEntity:
@@ -177,6 +184,7 @@ async def amend_entity(
 
 
 @router.get("/graph/subgraph", operation_id="get_subgraph")
+@operation("reader")
 async def get_subgraph(
     services: ServicesDep,
     caller: Caller,
@@ -191,6 +199,7 @@ async def get_subgraph(
 
 
 @router.post("/graph/query", operation_id="query_graph")
+@operation("reader")
 async def query_graph(body: GraphQuery, services: ServicesDep, caller: WholeTenant) -> GraphRows:
     """Run a read-only Cypher query on the configured graph server.
 

@@ -8,13 +8,13 @@ from uuid import UUID
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from api.audit import AuditedRoute
 from api.dependencies import PageLimit, ServicesDep, WholeTenant
+from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel, Time
 from schemas.errors import unknown_resource_error
 from schemas.events.control import Scope
 
-router = APIRouter(prefix="/erasures", tags=["erasures"], route_class=AuditedRoute)
+router = APIRouter(route_class=OperationRoute, prefix="/erasures", tags=["erasures"])
 
 
 class ErasureRequest(BaseModel):
@@ -54,6 +54,11 @@ class ErasureReceipt(ResponseModel):
 
 
 @router.post("", status_code=202, operation_id="erase")
+@operation(
+    "admin",
+    problems="404 NOT_FOUND 422 FORBIDDEN_TENANT",
+    audit=("erasure.requested", "{receipt_id}"),
+)
 async def request_erasure(
     body: ErasureRequest, services: ServicesDep, caller: WholeTenant
 ) -> AcceptedErasure:
@@ -67,6 +72,7 @@ async def request_erasure(
 
 
 @router.get("", operation_id="list_erasures")
+@operation("admin")
 async def list_erasures(
     services: ServicesDep, caller: WholeTenant, limit: PageLimit = 50
 ) -> Page[ErasureReceipt]:
@@ -76,6 +82,7 @@ async def list_erasures(
 
 
 @router.get("/{receipt_id}", operation_id="get_erasure")
+@operation("admin", problems="404 NOT_FOUND")
 async def get_erasure(
     receipt_id: UUID, services: ServicesDep, caller: WholeTenant
 ) -> ErasureReceipt:

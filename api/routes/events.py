@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from datetime import timedelta
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query
@@ -11,18 +12,19 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 from pydantic import Field
 
-from api.dependencies import Caller, PageLimit, ServicesDep
+from api.dependencies import Caller, PageLimit, ServicesDep, WholeTenant
+from api.operations import OperationRoute, operation
 from api.responses import NumberedPage, StageStatus
 from api.routes.documents import unknown_document
 from api.sse import MEDIA_TYPE, stream_messages
 from processors import TOPICS
 from schemas.errors import Forbidden, InvalidRequest
-from schemas.event_feed import FeedFilter, FeedMessage, LogPage
+from schemas.event_feed import EventCounts, FeedFilter, FeedMessage, LogPage
 from schemas.principals import Principal
-from schemas.timestamps import Timestamp
+from schemas.timestamps import Timestamp, utc_now
 from schemas.topics import CONTROL
 
-router = APIRouter(tags=["events"])
+router = APIRouter(route_class=OperationRoute, tags=["events"])
 TopicsFilter = Annotated[
     str | None,
     Query(max_length=512, description="Comma-separated topics, without prefix and generation."),
@@ -42,6 +44,8 @@ SinceFilter = Annotated[
     Query(description="Only events appended at this time or later. UTC unless a zone is given."),
 ]
 RETRY_MS = 1000
+BUCKET_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+MAX_BUCKETS = 1_500
 STREAM_DESCRIPTION = """Server-sent events, each with one line of JSON; its `id` is a cursor for \
 `Last-Event-ID` or `after`:
 
@@ -75,6 +79,7 @@ class StageEvent(StageStatus):
 
 
 @router.get("/events", operation_id="list_events")
+@operation("reader")
 async def list_events(
     services: ServicesDep,
     caller: Caller,
@@ -94,7 +99,43 @@ async def list_events(
     )
 
 
+@router.get("/events/counts", operation_id="count_events")
+@operation("reader", problems="422 INVALID_REQUEST NO_EVENT_COUNTS")
+async def count_events(
+    services: ServicesDep,
+    caller: WholeTenant,
+    bucket: Literal["second", "minute", "hour", "day"] = "minute",
+    since: Annotated[
+        Timestamp | None, Query(alias="from", description="Default: 60 intervals before `to`.")
+    ] = None,
+    until: Annotated[Timestamp | None, Query(alias="to", description="Default: now.")] = None,
+    topics: TopicsFilter = None,
+) -> EventCounts:
+    """Count the tenant's events on the log by time, for a histogram.
+
+    Intervals without events are omitted. Events on `raw` and `control` name no tenant: they are
+    counted for operators only. A log on Kafka has no counts (422, `NO_EVENT_COUNTS`).
+    """
+    bucket_s = BUCKET_SECONDS[bucket]
+    end = until or utc_now()
+    start = since or end - timedelta(seconds=60 * bucket_s)
+    if (end - start).total_seconds() > MAX_BUCKETS * bucket_s:
+        raise InvalidRequest(
+            f"The time from {start.isoformat()} to {end.isoformat()} has more than {MAX_BUCKETS} "
+            f"intervals of a {bucket}.",
+            remedy="Choose longer intervals, or less time.",
+        )
+    return await services.event_feed.count_events(
+        caller,
+        _parse_topics(topics, caller) or list(TOPICS),
+        since=start,
+        until=end,
+        bucket_s=bucket_s,
+    )
+
+
 @router.get("/documents/{document}/events", operation_id="document_events")
+@operation("reader", problems="404 NOT_FOUND")
 async def list_document_events(
     document: UUID,
     services: ServicesDep,
@@ -118,6 +159,7 @@ async def list_document_events(
 @router.get(
     "/stream", operation_id="stream", response_class=StreamingResponse, responses=STREAM_RESPONSES
 )
+@operation("reader")
 async def stream_events(
     services: ServicesDep,
     caller: Caller,

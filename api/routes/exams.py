@@ -8,13 +8,13 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from api.audit import AuditedRoute
 from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
+from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel, Time
 from schemas.exams import CalibrationBasis, CalibrationRequest, DefaultReason, ExamRequest
 
 router = APIRouter(
-    tags=["exams"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)]
+    route_class=OperationRoute, tags=["exams"], dependencies=[Depends(require_whole_tenant)]
 )
 
 
@@ -92,6 +92,11 @@ class CalibrationResponse(ResponseModel):
 
 
 @router.post("/exams", operation_id="examine")
+@operation(
+    "operator",
+    problems="404 NO_SUCH_GENERATION 422 UNKNOWN_PROFILE",
+    audit=("generation.examined", "{generation}"),
+)
 async def examine(body: ExamRequest, services: ServicesDep, caller: WholeTenant) -> ExamReport:
     """Make questions from the documents, run them, and report the results.
 
@@ -101,6 +106,11 @@ async def examine(body: ExamRequest, services: ServicesDep, caller: WholeTenant)
 
 
 @router.post("/calibrations", operation_id="calibrate")
+@operation(
+    "operator",
+    problems="404 NO_SUCH_GENERATION 422 UNKNOWN_PROFILE",
+    audit=("generation.calibrated", "{generation}"),
+)
 async def calibrate(
     body: CalibrationRequest, services: ServicesDep, caller: WholeTenant
 ) -> CalibrationResponse:
@@ -112,6 +122,7 @@ async def calibrate(
 
 
 @router.get("/exams", operation_id="list_exams")
+@operation("admin")
 async def list_exams(
     services: ServicesDep,
     caller: WholeTenant,
@@ -123,6 +134,7 @@ async def list_exams(
 
 
 @router.get("/exams/{exam_id}", operation_id="get_exam")
+@operation("admin", problems="404 NOT_FOUND")
 async def get_exam(exam_id: UUID, services: ServicesDep, caller: WholeTenant) -> ExamReport:
     """Get the report of an exam."""
     return ExamReport.model_validate(await services.exams.get_exam(caller, exam_id))

@@ -7,16 +7,17 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from api.audit import AuditedRoute
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
+from api.operations import OperationRoute, operation
 from api.responses import Page
 from api.routes.erasures import AcceptedErasure
 from schemas.facts import Fact, FactReceipt, FactRejection, FactRequest, FactStatus
 
-router = APIRouter(prefix="/facts", tags=["facts"], route_class=AuditedRoute)
+router = APIRouter(route_class=OperationRoute, prefix="/facts", tags=["facts"])
 
 
 @router.post("", status_code=202, operation_id="propose_fact")
+@operation("writer", problems="404 NOT_FOUND 422 FACT_EXPIRED")
 async def propose_fact(
     body: FactRequest, services: ServicesDep, caller: WholeTenant
 ) -> FactReceipt:
@@ -29,6 +30,7 @@ async def propose_fact(
 
 
 @router.get("", operation_id="list_facts")
+@operation("reader")
 async def list_facts(
     services: ServicesDep,
     caller: Caller,
@@ -44,12 +46,16 @@ async def list_facts(
 
 
 @router.get("/{fact_id}", operation_id="get_fact")
+@operation("reader", problems="404 NOT_FOUND")
 async def get_fact(fact_id: UUID, services: ServicesDep, caller: Caller) -> Fact:
     """Get a fact."""
     return await services.facts.get(caller, fact_id)
 
 
 @router.post("/{fact_id}/approve", status_code=202, operation_id="approve_fact")
+@operation(
+    "admin", problems="404 NOT_FOUND 422 FACT_REPLACED", audit=("fact.approved", "{fact_id}")
+)
 async def approve_fact(fact_id: UUID, services: ServicesDep, caller: WholeTenant) -> FactReceipt:
     """Approve a fact: answers use it, and no longer the one that it replaces.
 
@@ -59,6 +65,9 @@ async def approve_fact(fact_id: UUID, services: ServicesDep, caller: WholeTenant
 
 
 @router.post("/{fact_id}/reject", status_code=202, operation_id="reject_fact")
+@operation(
+    "admin", problems="404 NOT_FOUND 422 FACT_REPLACED", audit=("fact.rejected", "{fact_id}")
+)
 async def reject_fact(
     fact_id: UUID, services: ServicesDep, caller: WholeTenant, body: FactRejection | None = None
 ) -> FactReceipt:
@@ -70,6 +79,7 @@ async def reject_fact(
 
 
 @router.delete("/{fact_id}", status_code=202, operation_id="delete_fact")
+@operation("admin", problems="404 NOT_FOUND", audit=("fact.erased", "{fact_id}"))
 async def delete_fact(fact_id: UUID, services: ServicesDep, caller: WholeTenant) -> AcceptedErasure:
     """Erase a fact permanently, with its text in the log and the answers that cite it."""
     receipt_id = await services.erasures.request_erasure(caller.tenant, "fact", str(fact_id))

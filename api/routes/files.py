@@ -13,14 +13,15 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from api.dependencies import Caller, ServicesDep
+from api.dependencies import Caller, RevisionNumber, ServicesDep
+from api.operations import PUBLIC, OperationRoute, operation
 from api.services import Services
 from api.signed_links import LinkTarget
 from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
 from schemas.ports.engines import BlobStore
 from schemas.principals import Principal
 
-router = APIRouter(tags=["documents"])
+router = APIRouter(route_class=OperationRoute, tags=["documents"])
 READ_BYTES = 1024 * 1024
 LINK_LIFETIME = timedelta(minutes=15)
 RangeHeader = Annotated[str | None, Header(alias="Range")]
@@ -42,6 +43,7 @@ class SignedLink(BaseModel):
     response_model=None,
     responses={200: {"model": SignedLink, "content": {"application/octet-stream": {}}}},
 )
+@operation("reader", problems="404 NOT_FOUND 416 RANGE_NOT_SATISFIABLE")
 async def get_file(
     document: UUID,
     services: ServicesDep,
@@ -49,8 +51,21 @@ async def get_file(
     request: Request,
     range_: RangeHeader = None,
     signed: bool = False,
+    revision: RevisionNumber = None,
 ) -> StreamingResponse | SignedLink:
-    """Get the file or one range of it, or with `signed=true` an expiring link to it."""
+    """Get the file or one range of it, or with `signed=true` an expiring link to it.
+
+    The latest file, or with `revision` that of one revision, superseded ones included.
+    """
+    if revision is not None:
+        if signed:
+            raise InvalidRequest(
+                "A signed link serves the latest revision.", remedy="Omit `revision`."
+            )
+        fields = await services.documents.fetch_revision_file(caller, document, revision)
+        if fields is None or not fields.get("blob"):
+            raise unknown_file(document)
+        return _stream_file(fields, services, range_)
     document_fields = await _get_document_with_file(document, services, caller)
     if not signed:
         return _stream_file(document_fields, services, range_)
@@ -64,6 +79,7 @@ async def get_file(
     response_class=StreamingResponse,
     responses={200: {"content": {"application/octet-stream": {}}}},
 )
+@operation(PUBLIC, problems="404 NOT_FOUND 416 RANGE_NOT_SATISFIABLE 422 LINK_EXPIRED LINK_FORGED")
 async def get_signed_file(
     tenant: Annotated[str, Path(max_length=64)],
     document: UUID,

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.audit import AuditedRoute
 from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
+from api.operations import OperationRoute, operation
 from api.responses import DurationRange, ErrorDetail, JsonObject, Page, ResponseModel, Time
 from evaluation.comparison import ComparisonBody
 from evaluation.promotion_gate import PromotionRequest
@@ -16,7 +16,7 @@ from schemas.generations import IndexConfig
 from schemas.replay_requests import EventsPerSecond
 
 router = APIRouter(
-    tags=["generations"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)]
+    route_class=OperationRoute, tags=["generations"], dependencies=[Depends(require_whole_tenant)]
 )
 
 
@@ -237,6 +237,11 @@ class DropResponse(ResponseModel):
     operation_id="build_generation",
     response_model_exclude_unset=True,
 )
+@operation(
+    "operator",
+    problems="409 NOT_RETAINED 422 NOTHING_CHANGES SETTING_NOT_APPROVED",
+    audit=("generation.build_started", "{generation}"),
+)
 async def build_generation(body: BuildRequest, services: ServicesDep) -> GenerationBuild:
     """Start to build a generation; workers do the work.
 
@@ -255,6 +260,7 @@ async def build_generation(body: BuildRequest, services: ServicesDep) -> Generat
 
 
 @router.post("/generations/plan", operation_id="plan_generation")
+@operation("operator", problems="422 NOTHING_CHANGES SETTING_NOT_APPROVED")
 async def plan_generation(body: BuildPlanRequest, services: ServicesDep) -> BuildPlanResponse:
     """Estimate the cost of a build, without changes and engine calls."""
     return BuildPlanResponse.model_validate((await services.builds.plan_build(body.set)).to_dict())
@@ -263,6 +269,7 @@ async def plan_generation(body: BuildPlanRequest, services: ServicesDep) -> Buil
 @router.get(
     "/generations/{name}/build", operation_id="get_build", response_model_exclude_unset=True
 )
+@operation("operator", problems="404 NO_SUCH_GENERATION")
 async def get_build(name: str, services: ServicesDep) -> GenerationBuild:
     """Get the progress of a build."""
     return GenerationBuild.model_validate(await services.builds.get_build(name))
@@ -270,6 +277,11 @@ async def get_build(name: str, services: ServicesDep) -> GenerationBuild:
 
 @router.patch(
     "/generations/{name}/build", operation_id="pace_build", response_model_exclude_unset=True
+)
+@operation(
+    "operator",
+    problems="404 NO_SUCH_GENERATION 422 GENERATION_IS_BUILT",
+    audit=("generation.build_paced", "{name}"),
 )
 async def change_build_pace(
     name: str, body: BuildPaceRequest, services: ServicesDep
@@ -281,6 +293,7 @@ async def change_build_pace(
 
 
 @router.get("/generations", operation_id="list_generations", response_model_exclude_unset=True)
+@operation("admin")
 async def list_generations(services: ServicesDep, caller: WholeTenant) -> Page[GenerationSummary]:
     """List generations that are not dropped, with their contents and sizes.
 
@@ -292,6 +305,7 @@ async def list_generations(services: ServicesDep, caller: WholeTenant) -> Page[G
 
 
 @router.get("/generations/{name}", operation_id="get_generation", response_model_exclude_unset=True)
+@operation("admin", problems="404 NOT_FOUND NO_SUCH_GENERATION")
 async def get_generation(
     name: str, services: ServicesDep, caller: WholeTenant
 ) -> GenerationSummary:
@@ -300,6 +314,7 @@ async def get_generation(
 
 
 @router.post("/generations/compare", operation_id="compare_generations")
+@operation("operator", problems="404 NO_SUCH_GENERATION 422 UNKNOWN_PROFILE")
 async def compare_generations(
     body: ComparisonBody, services: ServicesDep, caller: WholeTenant
 ) -> ComparisonReport:
@@ -313,18 +328,33 @@ async def compare_generations(
 
 
 @router.post("/generations/rollback", operation_id="roll_back")
+@operation(
+    "operator",
+    problems="422 NO_PREVIOUS_GENERATION",
+    audit=("generation.rolled_back", "{previous}"),
+)
 async def roll_back(services: ServicesDep) -> PromotionResponse:
     """Make the previous generation live again."""
     return PromotionResponse.model_validate(await services.generations.roll_back(None))
 
 
 @router.post("/generations/{name}/rollback", operation_id="roll_back_from")
+@operation(
+    "operator",
+    problems="409 GENERATION_NOT_LIVE 422 NO_PREVIOUS_GENERATION",
+    audit=("generation.rolled_back", "{name}"),
+)
 async def roll_back_generation(name: str, services: ServicesDep) -> PromotionResponse:
     """Make the previous generation live again, provided that the named one is live."""
     return PromotionResponse.model_validate(await services.generations.roll_back(name))
 
 
 @router.post("/generations/{name}/promote", operation_id="promote_generation")
+@operation(
+    "operator",
+    problems="404 NO_SUCH_GENERATION 409 GENERATION_BEHIND NOT_CALIBRATED",
+    audit=("generation.promoted", "{name}"),
+)
 async def promote_generation(
     name: str, services: ServicesDep, caller: WholeTenant, body: PromotionRequest | None = None
 ) -> PromotionResponse:
@@ -339,6 +369,11 @@ async def promote_generation(
 
 
 @router.delete("/generations/{name}", operation_id="drop_generation")
+@operation(
+    "operator",
+    problems="404 NO_SUCH_GENERATION 409 GENERATION_IS_LIVE",
+    audit=("generation.dropped", "{name}"),
+)
 async def drop_generation(name: str, services: ServicesDep) -> DropResponse:
     """Drop the generation and its tables permanently."""
     return DropResponse.model_validate(await services.generations.drop(name))

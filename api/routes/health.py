@@ -8,10 +8,11 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from api.dependencies import Caller, ServicesDep, WholeTenant
+from api.operations import PUBLIC, OperationRoute, operation
 from api.problems import RETRY_AFTER_S
 from api.responses import ResponseModel
 
-router = APIRouter(tags=["health"])
+router = APIRouter(route_class=OperationRoute, tags=["health"])
 METRICS_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
 }
@@ -51,6 +52,7 @@ class Health(ResponseModel):
 
 
 @router.get("/livez", operation_id="livez")
+@operation(PUBLIC)
 async def check_liveness() -> Liveness:
     """Report that the process responds."""
     return Liveness()
@@ -61,6 +63,7 @@ async def check_liveness() -> Liveness:
     operation_id="readyz",
     responses={503: {"description": "A dependency is unavailable", "model": Readiness}},
 )
+@operation(PUBLIC)
 async def check_readiness(services: ServicesDep, response: Response) -> Readiness:
     """Report each dependency; 503 while any is unavailable."""
     dependencies = await services.check_readiness()
@@ -79,12 +82,14 @@ async def check_readiness(services: ServicesDep, response: Response) -> Readines
 
 
 @router.get("/health", operation_id="health")
+@operation("reader")
 async def get_health(services: ServicesDep, caller: Caller) -> Health:
     """Summarize version, log, live generation, documents by state, and dead letters by stage."""
     return Health.model_validate(await services.get_health(caller))
 
 
 @router.get("/metrics", operation_id="metrics", response_class=Response, responses=METRICS_RESPONSE)
+@operation("admin")
 async def get_metrics(services: ServicesDep, _: WholeTenant) -> Response:
     """Get metrics in Prometheus text format, without names of tenants or documents."""
     body, media_type = services.render_metrics()

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from api.dependencies import Caller, ServicesDep
 from api.multipart import MultipartForm, read_form
+from api.operations import OperationRoute, operation
 from api.problems import format_remedy
 from api.responses import ResponseModel, StageStatus
 from api.services import Services
@@ -24,7 +25,7 @@ from schemas.ingest import IngestReceipt, IngestRequest, JobState, PlannedEvent
 from schemas.validation_errors import format_invalid_fields
 from schemas.values import BlobRef, Notice
 
-router = APIRouter(tags=["ingest"])
+router = APIRouter(route_class=OperationRoute, tags=["ingest"])
 
 _LIST_FIELDS = {"tags", "readers"}
 _JSON_FIELDS = {"metadata"}
@@ -67,6 +68,13 @@ class JobStatus(ResponseModel):
 @router.post(
     "/ingest", status_code=202, operation_id="ingest", openapi_extra={"requestBody": REQUEST_BODY}
 )
+@operation(
+    "writer",
+    problems=(
+        "403 FORBIDDEN_KEY 404 NO_SUCH_BLOB 413 TOO_LARGE 415 UNSUPPORTED_MEDIA_TYPE 422 "
+        "EMPTY_DOCUMENT FORBIDDEN_ADDRESS IDEMPOTENCY_KEY_REUSED 507 NO_SPACE"
+    ),
+)
 async def ingest(
     request: Request,
     services: ServicesDep,
@@ -95,6 +103,7 @@ async def ingest(
 
 
 @router.get("/ingest/status/{job}", operation_id="ingest_status", response_model_exclude_unset=True)
+@operation("reader", problems="404 NOT_FOUND")
 async def get_job_status(job: UUID, services: ServicesDep, caller: Caller) -> JobStatus:
     """Get the state, attempts, log position and error of each stage."""
     status = await services.documents.fetch_status(caller, job_id=job)
@@ -108,6 +117,7 @@ async def get_job_status(job: UUID, services: ServicesDep, caller: Caller) -> Jo
 @router.get(
     "/ingest/status", operation_id="ingest_status_by_event", response_model_exclude_unset=True
 )
+@operation("reader", problems="404 NOT_FOUND")
 async def get_event_status(
     services: ServicesDep,
     caller: Caller,

@@ -10,12 +10,16 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
 from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
+from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel, Time
 from evaluation.comparison import GoldenQuestion
 from schemas.exams import MAX_EXAM_QUESTIONS
 
 router = APIRouter(
-    prefix="/judgements", tags=["exams"], dependencies=[Depends(require_whole_tenant)]
+    route_class=OperationRoute,
+    prefix="/judgements",
+    tags=["exams"],
+    dependencies=[Depends(require_whole_tenant)],
 )
 
 
@@ -47,6 +51,7 @@ class JudgementExport(ResponseModel):
 
 
 @router.get("", operation_id="export_judgements")
+@operation("admin")
 async def export_judgements(
     services: ServicesDep,
     caller: WholeTenant,
@@ -88,6 +93,7 @@ class QuestionDraft(ResponseModel):
 
 
 @router.get("/candidates", operation_id="list_candidates")
+@operation("admin")
 async def list_candidates(
     services: ServicesDep,
     caller: WholeTenant,
@@ -103,6 +109,7 @@ async def list_candidates(
 
 
 @router.get("/drafts", operation_id="draft_questions")
+@operation("admin")
 async def draft_questions(
     services: ServicesDep,
     caller: WholeTenant,

@@ -10,9 +10,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from api.dependencies import Caller, ServicesDep
+from api.operations import OperationRoute, operation
 from schemas.lineage import DocumentLineage, RunLineage
 
-router = APIRouter(tags=["lineage"])
+router = APIRouter(route_class=OperationRoute, tags=["lineage"])
 PROV_MEDIA_TYPE = "application/provenance+json"
 LineageFormat = Annotated[
     Literal["json", "prov"], Query(alias="format", description="`prov` returns PROV-JSON (W3C).")
@@ -41,6 +42,7 @@ PROV_RESPONSES: dict[int | str, dict[str, Any]] = {
     response_model=DocumentLineage,
     responses=PROV_RESPONSES,
 )
+@operation("reader", problems="404 NOT_FOUND")
 async def get_document_lineage(
     document: UUID, services: ServicesDep, caller: Caller, shape: LineageFormat = "json"
 ) -> DocumentLineage | JSONResponse:
@@ -62,6 +64,7 @@ async def get_document_lineage(
     response_model=RunLineage,
     responses=PROV_RESPONSES,
 )
+@operation("reader", problems="404 NOT_FOUND RUN_ERASED")
 async def get_run_lineage(
     run: UUID,
     services: ServicesDep,

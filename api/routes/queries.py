@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from api.dependencies import Caller, ServicesDep
+from api.operations import OperationRoute, operation
 from api.sse import EVENTS_DESCRIPTION, MEDIA_TYPE, stream_answer
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.questions import (
@@ -16,10 +17,17 @@ from schemas.questions import (
     ignore_progress,
 )
 
-router = APIRouter()
+router = APIRouter(route_class=OperationRoute)
 
 
 @router.post("/search", tags=["questions"], operation_id="search")
+@operation(
+    "reader",
+    problems=(
+        "404 NOT_FOUND NO_SUCH_GENERATION 413 TOO_LARGE 422 FIXED_SETTING "
+        "INVALID_OVERRIDE UNKNOWN_PROFILE"
+    ),
+)
 async def search(body: SearchRequest, services: ServicesDep, caller: Caller) -> SearchResponse:
     """Return ranked passages, without an answer."""
     return await services.search(caller, body)
@@ -34,6 +42,13 @@ STREAM_SCHEMA = {"schema": {"type": "string", "description": EVENTS_DESCRIPTION}
     operation_id="query",
     response_model=QueryResponse,
     responses={200: {"content": {MEDIA_TYPE: STREAM_SCHEMA}}},
+)
+@operation(
+    "reader",
+    problems=(
+        "404 NOT_FOUND NO_SUCH_GENERATION 413 TOO_LARGE 422 FIXED_SETTING "
+        "INVALID_OVERRIDE UNKNOWN_PROFILE"
+    ),
 )
 async def query(
     body: QueryRequest, services: ServicesDep, caller: Caller, request: Request
@@ -50,6 +65,7 @@ async def query(
 
 
 @router.post("/feedback", tags=["feedback"], status_code=202, operation_id="give_feedback")
+@operation("reader", problems="404 NOT_FOUND")
 async def give_feedback(
     body: FeedbackRequest, services: ServicesDep, caller: Caller
 ) -> FeedbackReceipt:

@@ -8,12 +8,12 @@ from uuid import UUID
 from fastapi import APIRouter
 from pydantic import Field
 
-from api.audit import AuditedRoute
 from api.dependencies import PageLimit, ServicesDep, WholeTenant
+from api.operations import OperationRoute, operation
 from api.responses import DurationRange, JsonObject, Page, ResponseModel, Time
 from schemas.replay_requests import ReplayRequest
 
-router = APIRouter(tags=["replays"], route_class=AuditedRoute)
+router = APIRouter(route_class=OperationRoute, tags=["replays"])
 STATE_BY_ACTION: dict[str, str] = {"pause": "paused", "resume": "running", "cancel": "cancelled"}
 
 
@@ -65,6 +65,11 @@ class Replay(ResponseModel):
     operation_id="start_replay",
     response_model_exclude_unset=True,
 )
+@operation(
+    "admin",
+    problems="404 NOT_FOUND 409 NOT_RETAINED 422 UNKNOWN_STAGE",
+    audit=("replay.started", "{replay_id}"),
+)
 async def start_replay(
     body: ReplayRequest, services: ServicesDep, caller: WholeTenant
 ) -> ReplayReceipt:
@@ -75,6 +80,7 @@ async def start_replay(
 
 
 @router.get("/replays", operation_id="list_replays")
+@operation("admin")
 async def list_replays(
     services: ServicesDep, caller: WholeTenant, limit: PageLimit = 50
 ) -> Page[Replay]:
@@ -84,12 +90,16 @@ async def list_replays(
 
 
 @router.get("/replays/{replay}", operation_id="get_replay")
+@operation("admin", problems="404 NOT_FOUND")
 async def get_replay(replay: UUID, services: ServicesDep, caller: WholeTenant) -> Replay:
     """Get progress: events processed of all, rate, and the estimated time left as a range."""
     return Replay.model_validate(await services.replays.get_replay(caller.tenant, replay))
 
 
 @router.post("/replays/{replay}/{action}", operation_id="change_replay")
+@operation(
+    "admin", problems="404 NOT_FOUND 422 WRONG_STATE", audit=("replay.changed", "{replay} {action}")
+)
 async def change_replay(
     replay: UUID,
     action: Literal["pause", "resume", "cancel"],

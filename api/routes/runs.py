@@ -12,13 +12,14 @@ from fastapi.sse import format_sse_event
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
+from api.operations import OperationRoute, operation
 from api.responses import JsonObject, Page, ResponseModel, Time
 from api.sse import MEDIA_TYPE, stream_messages
 from schemas.errors import InvalidRequest
 from schemas.questions import QueryRequest, QueryResponse, SearchResponse
 from schemas.run_records import RunDiff, RunMessage, RunStatus, StoppedState
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(route_class=OperationRoute, tags=["runs"])
 
 
 RunState = Annotated[
@@ -128,6 +129,7 @@ class Rerun(ResponseModel):
 
 
 @router.get("/runs", operation_id="list_runs")
+@operation("reader")
 async def list_runs(
     services: ServicesDep, caller: Caller, after: PageCursor = None, limit: PageLimit = 50
 ) -> Page[RunSummary]:
@@ -137,6 +139,7 @@ async def list_runs(
 
 
 @router.post("/runs", status_code=202, operation_id="start_run")
+@operation("reader")
 async def start_run(body: QueryRequest, services: ServicesDep, caller: Caller) -> StartedRun:
     """Answer a question in the background. Takes the body of `/v1/query`; `stream` has no effect.
 
@@ -146,6 +149,7 @@ async def start_run(body: QueryRequest, services: ServicesDep, caller: Caller) -
 
 
 @router.get("/runs/{run}/status", operation_id="get_run_status")
+@operation("reader")
 async def get_run_status(run: UUID, services: ServicesDep, caller: Caller) -> RunStatus:
     """Get state and steps of a run."""
     return await services.runs.get_status(caller, run)
@@ -157,6 +161,7 @@ async def get_run_status(run: UUID, services: ServicesDep, caller: Caller) -> Ru
     response_class=StreamingResponse,
     responses=STREAM_RESPONSES,
 )
+@operation("reader")
 async def stream_run(
     run: UUID,
     services: ServicesDep,
@@ -188,6 +193,7 @@ def _format_message(message: RunMessage) -> bytes:
 
 
 @router.get("/runs/{run}/artifacts", operation_id="get_run_artifacts")
+@operation("reader")
 async def get_run_artifacts(run: UUID, services: ServicesDep, caller: Caller) -> RunArtifacts:
     """Get the results of the steps, with every number that entered a sum."""
     run_fields = await services.run_history.get_run(caller, run)
@@ -210,6 +216,7 @@ async def get_run_artifacts(run: UUID, services: ServicesDep, caller: Caller) ->
 
 
 @router.post("/runs/{run}/cancel", status_code=202, operation_id="cancel_run")
+@operation("reader")
 async def cancel_run(run: UUID, services: ServicesDep, caller: Caller) -> RunStatus:
     """Cancel a run, which ends its model calls. A run that has ended stays as it is.
 
@@ -219,6 +226,7 @@ async def cancel_run(run: UUID, services: ServicesDep, caller: Caller) -> RunSta
 
 
 @router.get("/runs/{run}", operation_id="get_run")
+@operation("reader", problems="404 NOT_FOUND")
 async def get_run(run: UUID, services: ServicesDep, caller: Caller) -> Run:
     """Get a run."""
     run_fields = await services.run_history.get_run(caller, run)
@@ -226,6 +234,7 @@ async def get_run(run: UUID, services: ServicesDep, caller: Caller) -> Run:
 
 
 @router.post("/runs/{run}/rerun", operation_id="rerun_run")
+@operation("reader", problems="404 NOT_FOUND PASSAGE_GONE RUN_ERASED")
 async def rerun_run(run: UUID, services: ServicesDep, caller: Caller) -> Rerun:
     """Rebuild the answer from its recorded candidates, numbers and passages.
 
@@ -235,6 +244,7 @@ async def rerun_run(run: UUID, services: ServicesDep, caller: Caller) -> Rerun:
 
 
 @router.post("/runs/{run}/diff", operation_id="diff_run")
+@operation("reader", problems="404 NOT_FOUND RUN_ERASED")
 async def diff_run(
     run: UUID, body: RunDiffRequest, services: ServicesDep, caller: Caller
 ) -> RunDiff:

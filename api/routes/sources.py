@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, Field
 
-from api.audit import AuditedRoute
 from api.dependencies import ServicesDep, WholeTenant
+from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel, Time
 from schemas.sources import SourceRequest
 
-router = APIRouter(tags=["sources"], route_class=AuditedRoute)
+router = APIRouter(route_class=OperationRoute, tags=["sources"])
 SourceName = Annotated[str, Path(max_length=255)]
 
 
@@ -59,6 +59,7 @@ class RemovedSource(ResponseModel):
 
 
 @router.get("/sources", operation_id="list_sources")
+@operation("admin")
 async def list_sources(services: ServicesDep, caller: WholeTenant) -> Page[Source]:
     """List sources."""
     items = await services.sources.list_sources(caller.tenant)
@@ -66,6 +67,14 @@ async def list_sources(services: ServicesDep, caller: WholeTenant) -> Page[Sourc
 
 
 @router.post("/sources", status_code=202, operation_id="add_source")
+@operation(
+    "admin",
+    problems=(
+        "422 DSN_IN_REQUEST FORBIDDEN_FOLDER FORBIDDEN_TABLE NEEDS_KAFKA PASSWORD_IN_LOG "
+        "RELATIVE_PATH SOURCE_EXISTS"
+    ),
+    audit=("source.added", "{name}"),
+)
 async def add_source(
     source: SourceRequest, services: ServicesDep, caller: WholeTenant
 ) -> AddedSource:
@@ -74,6 +83,7 @@ async def add_source(
 
 
 @router.post("/sources/reset", status_code=202, operation_id="reset_source")
+@operation("admin", problems="404 NO_SUCH_SOURCE", audit=("source.reset", "{name}"))
 async def reset_source(
     name: Annotated[str, Query(min_length=1, max_length=1024)],
     services: ServicesDep,
@@ -88,12 +98,14 @@ async def reset_source(
 
 
 @router.get("/sources/{name}", operation_id="get_source")
+@operation("admin", problems="404 NO_SUCH_SOURCE")
 async def get_source(name: SourceName, services: ServicesDep, caller: WholeTenant) -> Source:
     """Get a source."""
     return Source.model_validate(await services.sources.get_source(caller.tenant, name))
 
 
 @router.delete("/sources/{name}", status_code=202, operation_id="remove_source")
+@operation("admin", problems="404 NO_SUCH_SOURCE", audit=("source.removed", "{name}"))
 async def remove_source(
     name: SourceName, services: ServicesDep, caller: WholeTenant, withdraw: bool = False
 ) -> RemovedSource:

@@ -12,11 +12,12 @@ _MAX_ROW_GAP = 3.0
 _MAX_CELL_CHARACTERS = 90
 _MIN_FITTING_SHARE = 0.8
 _MIN_SPLIT_GAP = 0.4
+_MAX_LEVEL_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class AlignedTable:
-    """Cells of the rows `[start, end)` of a region."""
+    """Cells of the rows `[start, end)` of a region, which two tables side by side share."""
 
     start: int
     end: int
@@ -32,10 +33,9 @@ def find_aligned_tables(rows: Sequence[LayoutRow], height: float) -> list[Aligne
     i = 0
     while i < len(rows):
         end = _find_stretch_end(rows, i, height)
-        table = _build_table(rows, i, end) if end - i >= 2 else None
-        if table:
-            found_tables.append(table)
-        i = table.end if table else max(end, i + 1)
+        tables = _build_tables(rows, i, end) if end - i >= 2 else []
+        found_tables += tables
+        i = tables[-1].end if tables else max(end, i + 1)
     return found_tables
 
 
@@ -59,18 +59,50 @@ def _find_stretch_end(rows: Sequence[LayoutRow], start: int, height: float) -> i
     return end
 
 
-def _build_table(rows: Sequence[LayoutRow], start: int, end: int) -> AlignedTable | None:
+def _build_tables(rows: Sequence[LayoutRow], start: int, end: int) -> list[AlignedTable]:
+    """Build the table of the rows, or the two that are side by side; none if they are no table."""
     members = rows[start:end]
     multi_run_rows = [row for row in members if len(row.runs) >= 2]
     columns = _find_columns(multi_run_rows)
     if len(multi_run_rows) < 2 or len(columns) < 2 or not _is_tabular(multi_run_rows, columns):
-        return None
+        return []
     cells = [[""] * len(columns) for _ in members]
     for row, row_cells in zip(members, cells, strict=True):
         for run in row.runs:
             for column, text in _split_by_column(run, columns):
                 row_cells[column] = f"{row_cells[column]} {text}".strip()
-    return AlignedTable(start, end, _merge_continued_rows(cells, members))
+    split = _find_split(cells)
+    sides = [slice(0, split), slice(split, None)] if split else [slice(None)]
+    tables = []
+    for side in sides:
+        filled = [
+            (row_cells[side], row)
+            for row_cells, row in zip(cells, members, strict=True)
+            if not split or any(row_cells[side])
+        ]
+        side_cells, side_rows = [cells for cells, _ in filled], [row for _, row in filled]
+        tables.append(AlignedTable(start, end, _merge_continued_rows(side_cells, side_rows)))
+    return tables
+
+
+def _find_split(cells: Sequence[Sequence[str]]) -> int:
+    """Return the first column of the right one of two tables side by side, 0 if there is one table.
+
+    Lines of two tables are seldom level with each other.
+    """
+    for column in range(2, len(cells[0]) - 1):
+        sides = [(sum(map(bool, row[:column])), sum(map(bool, row[column:]))) for row in cells]
+        n_level = sum(1 for left, right in sides if left and right)
+        n_full = [sum(1 for side in sides if side[i] >= 2) for i in (0, 1)]
+        n_alone = [sum(1 for side in sides if side[i] and not side[1 - i]) for i in (0, 1)]
+        if (
+            n_level <= _MAX_LEVEL_SHARE * len(cells)
+            and min(n_full) >= 2
+            and min(n_alone) >= 1
+            and max(n_alone) >= 2
+        ):
+            return column
+    return 0
 
 
 def _find_columns(multi_run_rows: Sequence[LayoutRow]) -> list[ColumnExtent]:

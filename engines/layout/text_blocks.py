@@ -35,6 +35,8 @@ _MAX_HEADING_CHARACTERS = 160
 _LINE_HYPHENS = "-\u2010\u2011\u00ad\ufffe\x02"
 _SUSPENDED = re.compile(r"(?:and|or|to|und|oder|bis|e|ou|et|y|o)\b")
 """Words after the hyphen of a shortened word, as in "pre- and postwar"."""
+_UNSPACED = re.compile(r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff65]")
+"""Letters and signs of Chinese and Japanese, which have no spaces between words."""
 UNDECIDED_HYPHEN = "\ufdd0"
 """A noncharacter, which no text contains."""
 _MAX_CONTINUATION_PITCH = 2.8
@@ -273,7 +275,8 @@ def join_lines(lines: Sequence[str]) -> str:
             hyphen = "-" if is_decided else UNDECIDED_HYPHEN
             text = text[:-1] + ("" if text[-1] == "\u00ad" else hyphen) + line
         else:
-            text = f"{text} {line}" if text else line
+            is_unspaced = _UNSPACED.match(line) and _UNSPACED.match(text[-1:])
+            text = f"{text} {line}" if text and not is_unspaced else text + line
     return text.replace("\u00ad", "").replace("\ufffe", "-").replace("\x02", "-")
 
 

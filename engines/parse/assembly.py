@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from engines.layout.text_blocks import UNDECIDED_HYPHEN, join_lines
 from engines.parse.line_hyphens import count_words, resolve_hyphens
@@ -209,6 +210,16 @@ def _count_number_depth(text: str) -> int:
 _EDGE_SHARE = 0.12
 _MIN_PAGES = 3
 _DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
+_WORD = re.compile(r"\w+")
+_NUMBER_RUN = re.compile(r"\d{1,9}")
+_ROMAN_EDGE = re.compile(r"^[ivxlc]+\s|\s[ivxlc]+$")
+_MAX_VERSIONS = 3
+_TITLE_BLOCKS = 4
+_OF = re.compile(r"\s?(?:of|de|von|sur|/)\s?", re.I)
+_PAGE_WORD = re.compile(
+    r"(?:\b(?:page|p[aá]gina|pag\.|seite|folha|p\.|pg\.?)\s?|\b(?:of|de|von|sur)\s|[-–—|/]\s?)$",
+    re.I,
+)
 _PAGE_NUMBER = re.compile(
     r"(?:page|p[aá]gina|p\.|pg\.?|-|–|—)?\s*\d{1,4}\s*(?:(?:of|de|/|-|–|—)\s*\d{0,4})?\.?", re.I
 )
@@ -220,6 +231,8 @@ def remove_running_headers(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
     A running header is a short block in the outer eighth of a page whose text, numbers aside,
     occurs at the same edge of at least three pages and a fifth of all. Page numbers are removed
     there and as the first or last block of a page, in documents of at least two pages.
+
+    Words of a running header that no other block holds are kept once, before all other text.
     """
     pages = _find_outermost_blocks(blocks)
     if len(pages) < 2:
@@ -236,15 +249,74 @@ def remove_running_headers(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
         if len(page_numbers) >= max(_MIN_PAGES, len(pages) / 5)
     }
     kept_blocks = []
+    running_blocks: dict[tuple[str, str], list[ParsedBlock]] = {}
     for block in blocks:
         edge = _find_edge(block)
         is_page_number = _PAGE_NUMBER.fullmatch(block.text.strip()) and (
             edge is not None or id(block) in outermost_ids
         )
         is_running = edge is not None and (edge, _normalize_text(block.text)) in running_patterns
-        if not is_page_number and not is_running:
+        if is_running and edge is not None and not is_page_number:
+            running_blocks.setdefault((edge, _normalize_text(block.text)), []).append(block)
+        elif not is_page_number:
             kept_blocks.append(block)
-    return kept_blocks
+    return [*_keep_unique_headers(running_blocks.values(), kept_blocks), *kept_blocks]
+
+
+def _keep_unique_headers(
+    running_blocks: Iterable[Sequence[ParsedBlock]], kept_blocks: Sequence[ParsedBlock]
+) -> Iterator[ParsedBlock]:
+    """Yield each running header that says what no other block does, without its page number.
+
+    A header whose numbers change a few times, other than with its pages, is kept for each of them.
+    """
+    held = [_list_words(block.text) for block in kept_blocks]
+    # Title, date and publisher are often in blocks of their own.
+    held.append(set().union(*held[:_TITLE_BLOCKS]))
+    for blocks in running_blocks:
+        counters = _find_counters(blocks)
+        texts: dict[str, ParsedBlock] = {}
+        for block in blocks:
+            texts.setdefault(_drop_counters(block.text, counters), block)
+        for text, block in list(texts.items())[: None if len(texts) <= _MAX_VERSIONS else 1]:
+            words = _list_words(text)
+            if any(word.isalpha() for word in words) and not any(words <= other for other in held):
+                held.append(words)
+                # A heading would stand above text that it is none of.
+                yield replace(block, kind="paragraph", text=text, level=None, size=None)
+
+
+def _list_words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower()))
+
+
+def _find_counters(blocks: Sequence[ParsedBlock]) -> set[int]:
+    """Return which of the header's numbers count its pages, those of `n of m` among them."""
+    numbers = [_NUMBER_RUN.findall(block.text) for block in blocks]
+    pages = [block.page or 0 for block in blocks]
+    counters = {
+        slot
+        for slot, column in enumerate(zip(*numbers, strict=False))
+        if len({int(number) - page for number, page in zip(column, pages, strict=True)}) == 1
+    }
+    totals = {slot + 1 for slot in counters if _find_page_total(blocks[0].text, slot)}
+    return counters | totals
+
+
+def _find_page_total(text: str, slot: int) -> bool:
+    places = [match.span() for match in _NUMBER_RUN.finditer(text)]
+    return slot + 1 < len(places) and bool(
+        _OF.fullmatch(text[places[slot][1] : places[slot + 1][0]])
+    )
+
+
+def _drop_counters(text: str, counters: Collection[int]) -> str:
+    """Return the header without its page numbers, and the words and signs that introduce these."""
+    for slot, match in reversed(list(enumerate(_NUMBER_RUN.finditer(text)))):
+        if slot in counters:
+            before = _PAGE_WORD.sub("", text[: match.start()])
+            text = before + text[match.end() :]
+    return _ROMAN_EDGE.sub("", " ".join(text.split())).strip(" |·•-–—/,;:")
 
 
 def _find_outermost_blocks(

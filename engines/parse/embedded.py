@@ -21,7 +21,7 @@ from engines.parse.refusals import spend
 from engines.parse.text import declare_charset
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.errors import AnabranchError
-from schemas.values import Notice
+from schemas.values import Notice, drop_direction_controls
 
 MAX_DEPTH = 3
 MAX_FILES = 200
@@ -74,7 +74,7 @@ def read_embedded(
 
     The blocks have no pages or boxes, which would be taken for those of the document.
     """
-    name = " ".join(name.split())[:_MAX_NAME_CHARS] or "unnamed"
+    name = drop_direction_controls(" ".join(name.split()))[:_MAX_NAME_CHARS] or "unnamed"
     budget = _BUDGET.get() or _EmbeddingBudget()
     if reason := _find_refusal(data, budget):
         return make_unread_part(name, media_type, len(data), reason)
@@ -119,6 +119,7 @@ def read_embedded(
 def make_unread_part(name: str, media_type: str | None, n_bytes: int, reason: str) -> ParsedPart:
     """Return the warning for a file inside a document whose text is not indexed."""
     kind = f"{media_type}, " if media_type else ""
+    name = drop_direction_controls(name)
     detail = (
         f"{name} ({kind}{n_bytes:,} bytes) was not indexed: {reason.rstrip('.')}. "
         "Ingest it as a document of its own."

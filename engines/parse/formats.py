@@ -124,6 +124,7 @@ FORMATS = (
                     "application/ndjson", "text/json"), is_text=True),
     Format(SRT, (".srt",), "subtitles.read", aliases=("text/srt",), is_text=True),
     Format(VTT, (".vtt",), "subtitles.read", is_text=True),
+    Format(f"{_OPEN_DOCUMENT}.presentation", (".odp",), "odp.read", zip_entries=("mimetype",)),
 )  # fmt: skip
 FORMAT_BY_TYPE = {file_format.media_type: file_format for file_format in FORMATS}
 _TYPE_BY_EXTENSION = {
@@ -139,7 +140,7 @@ _LEGACY_OFFICE = {
     "PowerPoint Document": ("PowerPoint 97-2003", "PPTX"),
 }
 _CONVERT_REMEDY = (
-    "Convert it to PDF, an image, DOCX, PPTX, XLSX, ODT, EPUB, HTML, Markdown, CSV, JSON, "
+    "Convert it to PDF, an image, DOCX, PPTX, XLSX, ODT, ODP, EPUB, HTML, Markdown, CSV, JSON, "
     "text, subtitles (SRT, VTT), e-mail or a ZIP archive of them."
 )
 

@@ -8,10 +8,23 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 
-from engines.parse.hidden_text import is_hidden_text_kept, make_hidden_notice
-from engines.parse.opendocument import CONTENT, Marks, format_body, format_paragraph, read_marks
+from engines.parse.hidden_text import (
+    is_hidden_text_kept,
+    make_embedded_notice,
+    make_hidden_notice,
+)
+from engines.parse.opendocument import (
+    CONTENT,
+    HiddenText,
+    Marks,
+    format_body,
+    format_paragraph,
+    list_embedded,
+    read_marks,
+)
 from engines.parse.scripts import format_struck
 from engines.parse.sheets import Sheet, format_address
+from engines.parse.visibility import WHITE
 from engines.parse.xml_parts import (
     Element,
     find_named,
@@ -50,6 +63,8 @@ def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[She
         yield _read_sheet(table, name, marks)
     if hidden:
         notices.append(make_hidden_notice(hidden))
+    if embedded := list_embedded(archive):
+        notices.append(make_embedded_notice(embedded))
 
 
 def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:
@@ -63,7 +78,7 @@ def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:
     row = 0
     for element in _iter_elements(table, "table-row", _GROUPS):
         count = min(_get_count(element, "number-rows-repeated"), _MAX_ROWS - row)
-        cells = list(_read_row(element, row, sheet, marks))
+        cells, unseen = _read_row(element, row, sheet, marks)
         is_hidden = get_attribute(element, "visibility", "visible") != "visible"
         # Empty rows are repeated to the end of the sheet.
         for i in range(row, row + count if cells else row):
@@ -71,6 +86,7 @@ def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:
                 sheet.hidden_rows.add(i)
             for column, text in cells:
                 sheet.add(i, column, text)
+            sheet.hidden_cells |= {(i, column) for column in unseen}
         if is_hidden and not cells and count < _MAX_ROWS // 2:
             sheet.hidden_rows |= set(range(row, row + count))
         row += count
@@ -81,19 +97,29 @@ def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:
     return sheet
 
 
-def _read_row(element: Element, row: int, sheet: Sheet, marks: Marks) -> Iterator[tuple[int, str]]:
+def _read_row(
+    element: Element, row: int, sheet: Sheet, marks: Marks
+) -> tuple[list[tuple[int, str]], set[int]]:
+    """Return the texts by column, and the columns with text that a reader cannot see."""
+    found: list[tuple[int, str]] = []
+    unseen: set[int] = set()
     column = 0
     for cell in element:
         kind = strip_namespace(cell.tag)
         if kind not in ("table-cell", "covered-table-cell"):
             continue
         count = min(_get_count(cell, "number-columns-repeated"), _MAX_COLUMNS - column)
-        own_marks = marks.get(get_attribute(cell, "style-name"), frozenset())
+        style = marks.get(get_attribute(cell, "style-name"), {})
+        hidden = HiddenText(style.get("ground", WHITE))
         paragraphs = [child for child in cell if strip_namespace(child.tag) == "p"]
-        text = " ".join(format_paragraph(paragraph, marks) for paragraph in paragraphs)
+        text = " ".join(
+            format_paragraph(paragraph, marks, None, hidden) for paragraph in paragraphs
+        )
+        columns = range(column, column + count)
         if text.strip() and kind == "table-cell":
-            for i in range(column, column + count):
-                yield i, format_struck(text) if "struck" in own_marks else text
+            found += [(i, format_struck(text) if style.get("struck") else text) for i in columns]
+        if hidden.texts or (text.strip() and hidden.covers(style)):
+            unseen.update(columns)
         elif get_attribute(cell, "formula") and not get_attribute(cell, "value-type"):
             sheet.unsaved_formulas.append((row, column))
         height, width = (
@@ -106,6 +132,7 @@ def _read_row(element: Element, row: int, sheet: Sheet, marks: Marks) -> Iterato
             if strip_namespace(note.tag) == "annotation" and (words := format_body(note, marks)):
                 sheet.remarks.append(f"{format_address(row, column)}: {words}")
         column += count
+    return found, unseen
 
 
 def _iter_elements(table: Element, name: str, groups: tuple[str, ...]) -> Iterator[Element]:

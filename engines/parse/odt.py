@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from engines.parse.hidden_text import is_hidden_text_kept
+from collections.abc import Iterator
+
 from engines.parse.ooxml import Package
-from engines.parse.opendocument import CONTENT, format_paragraph, read_marks
-from engines.parse.xml_parts import Element, iter_named, strip_namespace
+from engines.parse.opendocument import (
+    CONTENT,
+    HiddenText,
+    find_page_ground,
+    format_paragraph,
+    list_embedded,
+    read_fills,
+    read_marks,
+    read_styles,
+)
+from engines.parse.visibility import Color
+from engines.parse.xml_parts import Element, get_attribute, iter_named, strip_namespace
 
 _MAX_SAMPLE = 60
 _KEPT = ("frame", "annotation")
@@ -13,20 +24,21 @@ _KEPT = ("frame", "annotation")
 
 def rewrite_odt(package: Package) -> None:
     root = package.load(CONTENT)
-    marks = read_marks(package.archive)
-    if is_hidden_text_kept():
-        marks = {name: own - {"hidden"} for name, own in marks.items()}
+    marks, styles = read_marks(package.archive), read_styles(package.archive)
+    fills, page_ground = read_fills(styles), find_page_ground(styles)
     notes: list[str] = []
     inside_notes = {
         id(paragraph) for note in iter_named(root, "note") for paragraph in iter_named(note, "p")
     }
     body = next((child for child in root if strip_namespace(child.tag) == "body"), root)
     namespace = ""
-    for paragraph in list(iter_named(body, "p", "h")):
+    for paragraph, ground in list(_iter_paragraphs(body, page_ground, fills)):
         if id(paragraph) in inside_notes:
             continue
         namespace = paragraph.tag[: paragraph.tag.rfind("}") + 1]
-        text = format_paragraph(paragraph, marks, notes)
+        hidden = HiddenText(ground)
+        text = format_paragraph(paragraph, marks, notes, hidden)
+        package.hidden += [f'text "{words[:_MAX_SAMPLE]}"' for words in hidden.texts]
         paragraph[:] = [child for child in paragraph.iter() if _is_kept(child)]
         for child in paragraph:
             child.tail = None
@@ -37,6 +49,18 @@ def rewrite_odt(package: Package) -> None:
             added = Element(f"{namespace}p")
             added.text = f"[^{number}]: {note}"
             container.append(added)
+    package.embedded += list_embedded(package.archive)
+
+
+def _iter_paragraphs(
+    element: Element, ground: Color | None, fills: dict[str, Color | None]
+) -> Iterator[tuple[Element, Color | None]]:
+    """Yield the paragraphs with the color of what they stand on."""
+    for child in element:
+        own_ground = fills.get(get_attribute(child, "style-name"), ground)
+        if strip_namespace(child.tag) in ("p", "h"):
+            yield child, ground
+        yield from _iter_paragraphs(child, own_ground, fills)
 
 
 def _is_kept(element: Element) -> bool:

@@ -5,10 +5,15 @@ Source: OpenDocument 1.3, part 3, 6.1 (text), 16.29 (text properties).
 
 from __future__ import annotations
 
+import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from engines.parse.hidden_text import is_hidden_text_kept
 from engines.parse.scripts import format_struck, format_subscript, format_superscript
+from engines.parse.visibility import WHITE, Color, is_unseen, parse_color
 from engines.parse.xml_parts import (
     Element,
     find_named,
@@ -19,58 +24,151 @@ from engines.parse.xml_parts import (
 )
 
 CONTENT = "content.xml"
-Marks = dict[str, frozenset[str]]
-"""Marks by style name."""
+STYLES = "styles.xml"
+_MANIFEST = "META-INF/manifest.xml"
+_OLE_OBJECT = "application/vnd.sun.star.oleobject"
+_TRANSPARENT = "transparent"
+_POINTS = re.compile(r"(\d+(?:\.\d+)?)pt")
+_OF_PARAGRAPH = ("struck", "hidden", "color", "ground", "points")
+
+Style = Mapping[str, Any]
+"""`struck`, `raised`, `lowered` and `hidden` as bool, `color` and `ground`, and `points`."""
+Marks = dict[str, Style]
+"""Properties of each style, inherited ones included."""
+
+
+@dataclass(slots=True)
+class HiddenText:
+    """Collects the text that a reader cannot see, on a ground of this color, None if unknown."""
+
+    ground: Color | None = None
+    texts: list[str] = field(default_factory=list)
+
+    def covers(self, style: Style) -> bool:
+        return bool(style.get("hidden")) or is_unseen(
+            style.get("color"), style.get("ground", self.ground), style.get("points")
+        )
 
 
 def read_marks(archive: zipfile.ZipFile) -> Marks:
-    """Return the marks of each style: struck, raised, lowered, hidden, white."""
-    styles: dict[str, tuple[str, frozenset[str]]] = {}
-    for part in ("styles.xml", CONTENT):
-        if part in archive.namelist():
-            for element in iter_named(read_xml(archive, part), "style"):
-                name, parent = get_attribute(element, "name"), ""
-                parent = get_attribute(element, "parent-style-name")
-                styles[name] = parent, frozenset(_iter_marks(element))
-    return {name: _inherit_marks(name, styles) for name in styles}
+    return _resolve(
+        (style for root in read_styles(archive) for style in iter_named(root, "style")),
+        _read_own_marks,
+    )
 
 
-def _inherit_marks(name: str, styles: dict[str, tuple[str, frozenset[str]]]) -> frozenset[str]:
-    marks: frozenset[str] = frozenset()
-    seen: set[str] = set()
-    while name in styles and name not in seen:
-        seen.add(name)
-        name, own = styles[name]
-        marks |= own
+def read_styles(archive: zipfile.ZipFile) -> list[Element]:
+    """Return the parts that define styles."""
+    return [read_xml(archive, part) for part in (STYLES, CONTENT) if part in archive.namelist()]
+
+
+def read_fills(roots: Iterable[Element]) -> dict[str, Color | None]:
+    """Return the color of each style that fills a page, shape or cell; None for pictures and
+    gradients.
+    """
+    resolved = _resolve(
+        (style for root in roots for style in iter_named(root, "style")), _read_own_fill
+    )
+    return {name: own["fill"] for name, own in resolved.items() if own.get("is_filled")}
+
+
+def _resolve(styles: Iterable[Element], read_own: Any) -> Marks:
+    own = {
+        get_attribute(style, "name"): (get_attribute(style, "parent-style-name"), read_own(style))
+        for style in styles
+    }
+    resolved: Marks = {}
+    for name in own:
+        marks: Style = {}
+        current, seen = name, set[str]()
+        while current in own and current not in seen:
+            seen.add(current)
+            current, inherited = own[current]
+            marks = {**inherited, **marks}
+        resolved[name] = marks
+    return resolved
+
+
+def _read_own_marks(style: Element) -> dict[str, Any]:
+    marks: dict[str, Any] = {}
+    for name in ("paragraph-properties", "table-cell-properties", "text-properties"):
+        properties = find_named(style, name)
+        if properties is None:
+            continue
+        if (ground := _get_ground(properties)) != _TRANSPARENT:
+            marks["ground"] = parse_color(ground)
+        if name != "text-properties":
+            continue
+        if line := get_attribute(properties, "text-line-through-style"):
+            marks["struck"] = line != "none"
+        if position := get_attribute(properties, "text-position").split(" ")[0]:
+            is_raised = position == "super" or (
+                position.rstrip("%").lstrip("+").isdigit() and position[0] != "0"
+            )
+            marks["raised"] = is_raised
+            marks["lowered"] = position == "sub" or position.startswith("-")
+        if display := get_attribute(properties, "display"):
+            marks["hidden"] = display == "none"
+        if color := get_attribute(properties, "color"):
+            marks["color"] = parse_color(color)
+        if get_attribute(properties, "use-window-font-color") == "true":
+            marks["color"] = None
+        if size := _POINTS.fullmatch(get_attribute(properties, "font-size")):
+            marks["points"] = float(size[1])
     return marks
 
 
-def _iter_marks(style: Element) -> Iterator[str]:
-    text = find_named(style, "text-properties")
-    if text is not None:
-        if get_attribute(text, "text-line-through-style", "none") != "none":
-            yield "struck"
-        position = get_attribute(text, "text-position").split(" ")[0]
-        if position == "super" or (
-            position.rstrip("%").lstrip("+").isdigit() and position[0] != "0"
-        ):
-            yield "raised"
-        elif position == "sub" or position.startswith("-"):
-            yield "lowered"
-        if get_attribute(text, "display") == "none":
-            yield "hidden"
+def _get_ground(properties: Element) -> str:
+    return get_attribute(properties, "background-color", _TRANSPARENT)
 
 
-def format_paragraph(paragraph: Element, marks: Marks, notes: list[str] | None = None) -> str:
-    """Join the runs of a paragraph exactly as written; notes are added to `notes`."""
-    own = marks.get(get_attribute(paragraph, "style-name"), frozenset())
-    return "".join(_iter_runs(paragraph, own & {"struck", "hidden"}, marks, notes))
+def _read_own_fill(style: Element) -> dict[str, Any]:
+    for name in ("graphic-properties", "drawing-page-properties", "table-cell-properties"):
+        properties = find_named(style, name)
+        if properties is None:
+            continue
+        if fill := get_attribute(properties, "fill"):
+            color = get_attribute(properties, "fill-color") if fill == "solid" else None
+            return {"is_filled": fill != "none", "fill": parse_color(color)}
+        if (ground := _get_ground(properties)) != _TRANSPARENT:
+            return {"is_filled": True, "fill": parse_color(ground)}
+    return {}
+
+
+def find_page_ground(roots: Iterable[Element]) -> Color | None:
+    """Return the color of the pages of a text, None if it is not known."""
+    for root in roots:
+        for properties in iter_named(root, "page-layout-properties"):
+            ground = _get_ground(properties)
+            if ground != _TRANSPARENT or find_named(properties, "background-image") is not None:
+                return parse_color(ground)
+    return WHITE
+
+
+def format_paragraph(
+    paragraph: Element,
+    marks: Marks,
+    notes: list[str] | None = None,
+    hidden: HiddenText | None = None,
+) -> str:
+    """Join the runs of a paragraph exactly as written; notes are added to `notes`.
+
+    Text that a reader cannot see is left out, and added to `hidden`.
+    """
+    style = marks.get(get_attribute(paragraph, "style-name"), {})
+    own = {name: style[name] for name in _OF_PARAGRAPH if name in style}
+    return "".join(_iter_runs(paragraph, own, marks, notes, hidden or HiddenText()))
+
+
+def read_paragraph(paragraph: Element, marks: Marks, hidden: HiddenText) -> str:
+    """Return the paragraph's text with single spaces."""
+    return " ".join(format_paragraph(paragraph, marks, None, hidden).split())
 
 
 def _iter_runs(
-    element: Element, active: frozenset[str], marks: Marks, notes: list[str] | None
+    element: Element, active: Style, marks: Marks, notes: list[str] | None, hidden: HiddenText
 ) -> Iterator[str]:
-    yield _mark(element.text or "", active)
+    yield _mark(element.text or "", active, hidden)
     for child in element:
         match strip_namespace(child.tag):
             case "s":
@@ -85,9 +183,9 @@ def _iter_runs(
             case "annotation" | "annotation-end" | "note" | "frame" | "ruby-text":
                 pass
             case _:
-                own = marks.get(get_attribute(child, "style-name"), frozenset())
-                yield from _iter_runs(child, active | own, marks, notes)
-        yield _mark(child.tail or "", active)
+                own = marks.get(get_attribute(child, "style-name"), {})
+                yield from _iter_runs(child, {**active, **own}, marks, notes, hidden)
+        yield _mark(child.tail or "", active, hidden)
 
 
 def format_body(body: Element, marks: Marks) -> str:
@@ -96,11 +194,25 @@ def format_body(body: Element, marks: Marks) -> str:
     )
 
 
-def _mark(text: str, marks: frozenset[str]) -> str:
-    if "hidden" in marks:
-        return ""
-    if "raised" in marks:
+def _mark(text: str, style: Style, hidden: HiddenText) -> str:
+    if hidden.covers(style):
+        if text.strip():
+            hidden.texts.append(" ".join(text.split()))
+        if not is_hidden_text_kept():
+            return ""
+    if style.get("raised"):
         text = format_superscript(text)
-    elif "lowered" in marks:
+    elif style.get("lowered"):
         text = format_subscript(text)
-    return format_struck(text) if "struck" in marks else text
+    return format_struck(text) if style.get("struck") else text
+
+
+def list_embedded(archive: zipfile.ZipFile) -> list[str]:
+    """Return the names of files of other programs inside the document."""
+    if _MANIFEST not in archive.namelist():
+        return []
+    return [
+        get_attribute(entry, "full-path")
+        for entry in iter_named(read_xml(archive, _MANIFEST), "file-entry")
+        if get_attribute(entry, "media-type") == _OLE_OBJECT
+    ]

@@ -23,6 +23,7 @@ from engines.layout import (
 )
 from engines.parse.embedded import read_embedded
 from engines.parse.pdf_annotations import read_xfa_values
+from engines.parse.pdf_fonts import install_stand_in
 from engines.parse.pdf_text import read_page_text
 from engines.parse.refusals import check_pages, make_corrupt_error, make_encrypted_error
 from engines.parsed_blocks import ParsedBlock, ParsedPart
@@ -82,19 +83,19 @@ def read(path: Path, pages: range) -> ParsedPart:
         # pdfium tells the values of fields only with a form environment.
         document.init_forms()
         form = document.formenv
-        text_pages: list[tuple[LayoutPage, list[str]]] = []
+        text_pages: list[tuple[LayoutPage, list[ParsedBlock]]] = []
         hidden_counts: dict[int, int] = {}
         for loaded in _iter_pages(document, pages):
             if _should_ocr(loaded):
                 part.unread.append(loaded.number)
             else:
-                page, stamps, hidden_count = read_page_text(
+                page, other_blocks, hidden_count = read_page_text(
                     loaded.page,
                     loaded.text,
                     loaded.number,
                     form.raw if form else None,
                 )
-                text_pages.append((page, stamps))
+                text_pages.append((page, other_blocks))
                 if hidden_count:
                     hidden_counts[loaded.number] = hidden_count
         if hidden_counts:
@@ -102,9 +103,9 @@ def read(path: Path, pages: range) -> ParsedPart:
         _clear_dominant_monospace([page for page, _ in text_pages])
         find_running_lines([page for page, _ in text_pages])
         body_height = compute_pages_body_height(page for page, _ in text_pages)
-        for page, stamps in text_pages:
+        for page, other_blocks in text_pages:
             part.blocks += build_blocks(page, body_height, has_fonts=True)
-            part.blocks += [ParsedBlock("paragraph", stamp, page=page.number) for stamp in stamps]
+            part.blocks += other_blocks
         if pages.stop > len(document):
             _read_attachments(document, part)
     return part
@@ -171,6 +172,7 @@ class LoadedPage:
 
 @contextmanager
 def open_pdf(path: Path) -> Iterator[pdfium.PdfDocument]:
+    install_stand_in()
     # pypdfium2 would resolve a path, and /proc/self/fd/N does not resolve to a path that can be
     # opened.
     with path.open("rb") as stream:

@@ -17,6 +17,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
 from engines.layout import LayoutPage, LayoutWord, TextRun
+from engines.layout.letter_spacing import join_spaced_letters
 from engines.layout.ruled_tables import replace_ruled_tables
 from engines.layout.text_runs import JOIN_GAP, compute_body_height
 from engines.parse.hidden_text import is_hidden_text_kept
@@ -24,6 +25,8 @@ from engines.parse.pdf_annotations import find_struck_areas, read_comments, read
 from engines.parse.pdf_hidden import find_hidden_words
 from engines.parse.pdf_marks import attach_scripts, is_shifted, strike_words
 from engines.parse.pdf_paths import find_ruling_lines
+from engines.parse.pdf_vertical import split_vertical
+from engines.parsed_blocks import ParsedBlock
 from schemas.values import Box
 
 _MONO = re.compile(
@@ -62,10 +65,10 @@ def read_page_text(
     text: pdfium.PdfTextPage,
     number: int,
     form: c.FPDF_FORMHANDLE | None = None,
-) -> tuple[LayoutPage, list[str], int]:
-    """Return the page with upright runs, the text at other angles, and the count of hidden words.
+) -> tuple[LayoutPage, list[ParsedBlock], int]:
+    """Return the page with upright runs, blocks of other text, and the count of hidden words.
 
-    Text at other angles is mostly stamps at the edge. Comments are added to it.
+    Other text is vertical writing, text at other angles, mostly stamps at the edge, and comments.
     """
     styles = _StyleReader(text)
     words = [(word, styles.read(word.first)) for word in _read_words(text, styles)]
@@ -85,9 +88,14 @@ def read_page_text(
     # The page is read in the direction of most of its letters.
     turn = turns.most_common(1)[0][0] if turns else 0
     view = _PageView.from_page(page, turn)
-    upright_runs = attach_scripts(
-        [_build_run(view, word, style, text) for word, style in words if style.turn == turn]
+    upright = [(word, style) for word, style in words if style.turn == turn]
+    word_runs, vertical_texts = split_vertical(
+        join_spaced_letters(
+            [_build_run(view, word, style, text) for word, style in upright],
+            lambda i: _has_typed_space(text, upright[i][0].first, upright[i + 1][0].first),
+        )
     )
+    upright_runs = attach_scripts(word_runs)
     rules = [view.to_upright_box(*rule) for rule in find_ruling_lines(page)] if upright_runs else []
     rules = strike_words(
         upright_runs, rules, [view.to_upright_box(*area) for area in find_struck_areas(page)]
@@ -100,10 +108,25 @@ def read_page_text(
     return (
         LayoutPage(replace_ruled_tables(runs, rules), view.to_share_box, number),
         [
-            *([stamps] if stamps else []),
-            *read_comments(page),
+            *(
+                ParsedBlock("paragraph", words, page=number, box=view.to_share_box(box))
+                for words, box in vertical_texts
+            ),
+            *(
+                ParsedBlock("paragraph", words, page=number)
+                for words in [*([stamps] if stamps else []), *read_comments(page)]
+            ),
         ],
         len(hidden),
+    )
+
+
+def _has_typed_space(text: pdfium.PdfTextPage, first: int, following: int) -> bool:
+    """Return whether a space of the document is between two letters; pdfium adds some for gaps."""
+    return any(
+        c.FPDFText_GetUnicode(text.raw, i) in (0x20, 0xA0)
+        and not c.FPDFText_IsGenerated(text.raw, i)
+        for i in range(first + 1, following)
     )
 
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from engines.parse.hidden_text import is_hidden_text_kept
 from engines.parse.ooxml import Package, join_runs, make_run, read_drawing
+from engines.parse.pptx_visibility import SlideView, read_slide_view
 from engines.parse.xml_parts import (
     Element,
     find_named,
@@ -28,12 +29,16 @@ def rewrite_pptx(package: Package) -> None:
         relations.get(get_relation(element), ("", ""))[1]
         for element in iter_named(package.load(_PRESENTATION), "sldId")
     ]
+    size = find_named(package.load(_PRESENTATION), "sldSz")
+    width, height = (
+        (int(size.get("cx", "0")), int(size.get("cy", "0"))) if size is not None else (0, 0)
+    )
     for number, part in enumerate(slides, 1):
         if package.has(part):
-            _rewrite_slide(package, part, number)
+            _rewrite_slide(package, part, number, (width, height))
 
 
-def _rewrite_slide(package: Package, part: str, number: int) -> None:
+def _rewrite_slide(package: Package, part: str, number: int, size: tuple[int, int]) -> None:
     root = package.load(part)
     tree = find_named(root, "cSld", "spTree")
     if tree is None:
@@ -48,7 +53,9 @@ def _rewrite_slide(package: Package, part: str, number: int) -> None:
                 if kind == "notesSlide" and package.has(target):
                     _clear_notes(package.load(target))
             return
-    _remove_hidden_shapes(package, tree, number)
+    view = read_slide_view(package, part, root, *size)
+    _remove_hidden_shapes(package, tree, number, view)
+    grounds = view.find_grounds(tree)
     for container in list(tree.iter()):
         for index, shape in enumerate(list(container)):
             if strip_namespace(shape.tag) == "graphicFrame":
@@ -71,7 +78,14 @@ def _rewrite_slide(package: Package, part: str, number: int) -> None:
             tree.append(_make_text_shape(None, list(filter(None, words))))
     for tree_root in parts:
         for paragraph in list(iter_named(tree_root, "p")):
-            join_runs(paragraph, _get_run_marks, package)
+            ground = grounds.get(id(paragraph))
+            join_runs(
+                paragraph,
+                lambda run, ground=ground: _get_run_marks(  # type: ignore[misc]
+                    run, is_hidden=view.hides(run, ground)
+                ),
+                package,
+            )
 
 
 _FRAME = ("nvGrpSpPr", "grpSpPr")
@@ -83,7 +97,12 @@ def _clear_notes(root: Element) -> None:
         tree[:] = [child for child in tree if strip_namespace(child.tag) in _FRAME]
 
 
-def _remove_hidden_shapes(package: Package, tree: Element, number: int) -> None:
+def _remove_hidden_shapes(package: Package, tree: Element, number: int, view: SlideView) -> None:
+    for shape in list(tree):
+        if view.is_off_slide(shape) and any(text.text for text in iter_named(shape, "t")):
+            package.hidden.append(f"shape off slide {number}")
+            if not is_hidden_text_kept():
+                tree.remove(shape)
     for container in list(tree.iter()):
         for shape in list(container):
             name = find_named(shape, f"nv{_capitalize(strip_namespace(shape.tag))}Pr", "cNvPr")
@@ -98,9 +117,9 @@ def _capitalize(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def _get_run_marks(run: Element) -> frozenset[str]:
+def _get_run_marks(run: Element, *, is_hidden: bool) -> frozenset[str]:
     properties = find_named(run, "rPr")
-    marks = set()
+    marks = {"hidden"} if is_hidden else set()
     if properties is not None:
         if properties.get("strike", "noStrike") != "noStrike":
             marks.add("struck")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from chardetng_py import EncodingDetector
 
+from engines.layout.letter_spacing import join_spaced_line
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.values import Notice
 
@@ -183,12 +184,12 @@ def _clean(raw_text: str, encoding: str) -> DecodedText:
 
 
 def read(data: bytes) -> ParsedPart:
-    """Read plain text as verbatim paragraphs."""
+    """Read plain text as verbatim paragraphs, but for words whose letters are typed apart."""
     decoded = decode_text(data)
     paragraphs = (
         part.strip("\n").rstrip() for part in re.split(r"\n(?:[ \t\f\v]*\n)+|\f", decoded.text)
     )
     return ParsedPart(
-        [ParsedBlock("paragraph", part) for part in paragraphs if part.strip()],
+        [ParsedBlock("paragraph", join_spaced_line(part)) for part in paragraphs if part.strip()],
         notices=list(decoded.notices),
     )

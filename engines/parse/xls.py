@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +11,22 @@ from pathlib import Path
 import xlrd
 from xlrd.biffh import error_text_from_code
 
-from engines.parse.hidden_text import is_hidden_text_kept, make_hidden_notice
+from engines.parse.hidden_text import (
+    is_hidden_text_kept,
+    make_embedded_notice,
+    make_hidden_notice,
+)
 from engines.parse.number_formats import format_general, format_number, format_text
 from engines.parse.refusals import make_corrupt_error, make_encrypted_error
 from engines.parse.scripts import format_struck
 from engines.parse.sheets import Sheet
+from engines.parse.visibility import WHITE, is_unseen
 from schemas.values import Notice
 
 _VISIBLE = 0
+_NO_FILL, _SOLID_FILL = 0, 1
+_TWIPS = 20
+_EMBEDDED_STORAGE = re.compile(r"MBD[0-9A-F]{8}")
 _LIBRARY_ERRORS = (
     xlrd.XLRDError,
     xlrd.compdoc.CompDocError,
@@ -34,9 +43,11 @@ _LIBRARY_ERRORS = (
 
 def read_sheets(path: Path, notices: list[Notice]) -> Iterator[Sheet]:
     """Yield the worksheets in order; hidden ones only on request, and named in the notices."""
+    data = path.read_bytes()
     try:
+        embedded = _list_embedded(data)
         book = xlrd.open_workbook(
-            file_contents=path.read_bytes(),
+            file_contents=data,
             formatting_info=True,
             ragged_rows=True,
             on_demand=True,
@@ -62,6 +73,8 @@ def read_sheets(path: Path, notices: list[Notice]) -> Iterator[Sheet]:
         yield sheet
     if hidden:
         notices.append(make_hidden_notice(hidden))
+    if embedded:
+        notices.append(make_embedded_notice(embedded))
 
 
 def _convert_sheet(book: xlrd.Book, source: xlrd.sheet.Sheet) -> Sheet:
@@ -76,9 +89,29 @@ def _convert_sheet(book: xlrd.Book, source: xlrd.sheet.Sheet) -> Sheet:
             style = book.xf_list[cell.xf_index] if cell.xf_index is not None else None
             code = book.format_map[style.format_key].format_str if style else ""
             text = _format_value(cell, "" if code == "General" else code, book.datemode == 1)
+            if style is not None and text.strip() and _is_unseen(book, style):
+                sheet.hidden_cells.add((row, column))
             is_struck = style is not None and book.font_list[style.font_index].struck_out
             sheet.add(row, column, format_struck(text) if is_struck else text)
     return sheet
+
+
+def _is_unseen(book: xlrd.Book, style: xlrd.formatting.XF) -> bool:
+    font, fill = book.font_list[style.font_index], style.background
+    ground = None
+    if fill.fill_pattern == _NO_FILL:
+        ground = WHITE
+    elif fill.fill_pattern == _SOLID_FILL:
+        ground = book.colour_map.get(fill.pattern_colour_index)
+    return is_unseen(book.colour_map.get(font.colour_index), ground, font.height / _TWIPS)
+
+
+def _list_embedded(data: bytes) -> list[str]:
+    """Return the names of the storages that hold files of other programs."""
+    if not data.startswith(xlrd.compdoc.SIGNATURE):
+        return []
+    directory = xlrd.compdoc.CompDoc(data, logfile=io.StringIO()).dirlist
+    return [entry.name for entry in directory if _EMBEDDED_STORAGE.fullmatch(entry.name)]
 
 
 def _format_value(cell: xlrd.sheet.Cell, code: str, is_1904: bool) -> str:

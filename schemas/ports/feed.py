@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from schemas.records import StoredRecord
@@ -19,6 +20,15 @@ class FeedRecord:
     stored_record: StoredRecord
     cursor: str
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventCount:
+    """Number of records of a topic in the interval that begins at `start`."""
+
+    start: datetime
+    topic: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,20 @@ class RecordFeed(Protocol):
 
         Each record is returned once, whatever is committed meanwhile, in order within a partition;
         the page is empty at the end of the log. Unknown topics are ignored.
+        """
+
+    async def count_by_time(
+        self,
+        topics: Sequence[str],
+        *,
+        since: datetime,
+        until: datetime,
+        bucket_s: int,
+        tenant: str | None,
+    ) -> Sequence[EventCount]:
+        """Count the records of each topic by intervals of `bucket_s`, of a tenant or of all.
+
+        Intervals without records are omitted. Raises InvalidRequest if the log cannot count them.
         """
 
     async def count_following(self, after: str, topics: Sequence[str], limit: int) -> int:

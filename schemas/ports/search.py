@@ -384,6 +384,9 @@ class DocumentCatalog(Protocol):
         collection: str | None,
         tag: str | None,
         state: str | None,
+        text: str | None = None,
+        date_from: date | None = None,
+        date_to: date | None = None,
         after: str | None,
         limit: int,
     ) -> tuple[list[dict[str, Any]], str | None]: ...
@@ -404,7 +407,22 @@ class DocumentCatalog(Protocol):
         self, caller: Principal, document_id: UUID, *, after: int, limit: int
     ) -> tuple[list[dict[str, Any]], int | None]: ...
 
-    async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None: ...
+    async def fetch_entities(
+        self, caller: Principal, document_id: UUID, *, after: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """Return the entities of the visible revision, the most frequent first. Raises
+        InvalidRequest if `after` is not a cursor of this list.
+        """
+
+    async def fetch_revision_file(
+        self, caller: Principal, document_id: UUID, revision: int
+    ) -> dict[str, Any] | None:
+        """Return name, media type, hash and blob of a revision's file; superseded ones included."""
+
+    async def fetch_text(
+        self, caller: Principal, document_id: UUID, revision: int | None = None
+    ) -> DocumentText | None:
+        """Return the visible text. That of another revision exists only until it is superseded."""
 
     async def fetch_status(
         self,

@@ -44,6 +44,10 @@ class ErasureService:
     fresh_id: Callable[[], UUID]
 
     async def request_erasure(self, tenant: str, scope: Scope, name: str) -> UUID:
+        """Return the receipt's id once the request is durable.
+
+        Raises NotFound for an unknown document, LogUnavailable.
+        """
         if scope in ("document", "fact"):
             # One of them whatever the spelling of its UUID (RFC 9562, section 4). Other strings
             # match none.

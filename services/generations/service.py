@@ -38,6 +38,7 @@ class GenerationService:
         )
 
     async def get_generation(self, caller: Principal, name: str) -> dict[str, Any]:
+        """Raises NotFound."""
         summary = await PgGenerationSummaries(self.pool).get_summary(
             name, _resolve_visible_tenant(caller)
         )
@@ -48,6 +49,7 @@ class GenerationService:
     async def compare(
         self, tenant: str, a: str, b: str, request: ComparisonRequest
     ) -> dict[str, Any]:
+        """Raises NotFound, InvalidRequest."""
         return await self.comparer.compare(tenant, a, b, request)
 
     async def promote(self, tenant: str, name: str, request: PromotionRequest) -> dict[str, Any]:
@@ -97,6 +99,7 @@ class GenerationService:
             )
 
     async def roll_back(self, expected_live: str | None) -> dict[str, Any]:
+        """Raises as `promote` does."""
         if expected_live is not None and expected_live != (live := await self._fetch_live_name()):
             remedy = "Roll back without a name, or promote a generation."
             raise InvalidRequest(
@@ -107,6 +110,7 @@ class GenerationService:
         return _format_switch(await roll_back(self.pool, self.decisions.publish_promoted), None)
 
     async def drop(self, name: str) -> dict[str, Any]:
+        """Raises NotFound, PermanentError with code GENERATION_IS_LIVE."""
         return asdict(await remove_generation(self.pool, self.log, self.decisions, name))
 
     async def _fetch_live_name(self) -> str:

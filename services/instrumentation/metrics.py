@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
@@ -68,6 +71,15 @@ STAGE_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
 QUERY_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120)
 INGEST_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 7200)
 SCORES = tuple(step / 10 for step in range(-5, 16))
+
+
+def read_resident_bytes() -> float:
+    """Return the resident memory of this process, or NaN where there is no /proc."""
+    try:
+        n_pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return math.nan
+    return float(n_pages * os.sysconf("SC_PAGE_SIZE"))
 
 
 class Metrics:
@@ -185,6 +197,9 @@ class Metrics:
             "Circuit of a model server: 0 closed, 1 half open, 2 open",
             ["target"],
             **own,
+        )
+        Gauge("anabranch_memory_bytes", "Resident memory of this process", **own).set_function(
+            read_resident_bytes
         )
         self.streams = Gauge("anabranch_sse_clients", "Answers being streamed", **own)
         self.rerank_score = Histogram(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -14,12 +15,19 @@ from uuid import UUID
 
 from processors import TOPICS
 from schemas.errors import AnabranchError, CursorAhead, TransientError
-from schemas.event_feed import FeedFilter, FeedMessage, LogEntry, LogPage
+from schemas.event_feed import (
+    EventBucket,
+    EventCounts,
+    FeedFilter,
+    FeedMessage,
+    LogEntry,
+    LogPage,
+)
 from schemas.ports.feed import FeedRecord, RecordFeed
 from schemas.ports.ledger import GenerationStore
 from schemas.principals import Principal
 from schemas.records import StoredRecord
-from schemas.topics import get_base_topic
+from schemas.topics import CONTROL, RAW, get_base_topic
 from streams.codec import DEFAULT_TENANT, Codec
 from streams.unreadable import guess_producer_attributes, resolve_tenant
 
@@ -165,6 +173,7 @@ class EventFeed:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def close_streams(self) -> None:
+        """End every stream with a `bye` message."""
         self.closing.set()
 
     async def read_page(
@@ -176,6 +185,10 @@ class EventFeed:
         limit: int,
         since: datetime | None = None,
     ) -> LogPage:
+        """Read a page after a cursor, `begin` or `now`.
+
+        Events appended before `since` are skipped.
+        """
         topics = await self._expand_topics(events.topics)
         cursor = await self._resolve_cursor(after, topics)
         missed, at_least, scanned_count = 0, False, 0
@@ -198,9 +211,43 @@ class EventFeed:
                 return LogPage(items=items, next=cursor, end=True, missed=missed, at_least=at_least)
         return LogPage(items=items, next=cursor, end=False, missed=missed, at_least=at_least)
 
+    async def count_events(
+        self,
+        caller: Principal,
+        topics: Sequence[str],
+        *,
+        since: datetime,
+        until: datetime,
+        bucket_s: int,
+    ) -> EventCounts:
+        """Count the tenant's events by time, for an operator also those of no tenant."""
+        buckets: dict[datetime, Counter[str]] = {}
+        for tenant, some_topics in _group_by_tenant(caller, topics).items():
+            for found in await self.feed.count_by_time(
+                await self._expand_topics(some_topics),
+                since=since,
+                until=until,
+                bucket_s=bucket_s,
+                tenant=tenant,
+            ):
+                counts = buckets.setdefault(found.start, Counter())
+                counts[get_base_topic(found.topic)] += found.count
+        return EventCounts(
+            bucket_seconds=bucket_s,
+            items=[
+                EventBucket(start=start, counts=dict(sorted(counts.items())))
+                for start, counts in sorted(buckets.items())
+            ],
+        )
+
     async def follow(
         self, caller: Principal, events: FeedFilter, *, after: str | None
     ) -> AsyncGenerator[FeedMessage, None]:
+        """Stream messages after a cursor until the server stops; `open` comes first.
+
+        Starts at the current end when `after` is None or, after a `reset` message, when it belongs
+        to another log. With a document, its status is included whenever it changes.
+        """
         if self.open_streams >= self.max_streams:
             raise TransientError(
                 f"The limit of {self.open_streams} open streams is reached.",
@@ -252,6 +299,17 @@ class EventFeed:
             for base in bases
         ]
         return list(dict.fromkeys([*bases, *generation_topics]))
+
+
+def _group_by_tenant(caller: Principal, topics: Sequence[str]) -> dict[str | None, list[str]]:
+    """Return the topics to count by tenant; None stands for all.
+
+    Records of `raw` and of decisions have no header with a tenant. Only operators may count them.
+    """
+    of_all = [topic for topic in topics if topic in (RAW, CONTROL)]
+    of_tenant = [topic for topic in topics if topic not in of_all]
+    groups: dict[str | None, list[str]] = {caller.tenant: of_tenant} if of_tenant else {}
+    return groups | ({None: of_all} if of_all and caller.has_role("operator") else {})
 
 
 class _FeedStream:

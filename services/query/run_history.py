@@ -193,6 +193,7 @@ class LineageService:
         return await trace_run(self.tracer, caller, row, sentence=sentence, citation=citation)
 
     def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:
+        """Format as PROV-JSON."""
         return (
             build_run_prov(lineage)
             if isinstance(lineage, RunLineage)

@@ -2,7 +2,7 @@
 -- Documents, most recently received first, with the state of their latest revision.
 -- Withdrawn ones only by state or id ($2). Includes documents that failed at ingress, if their id is known; $10 is
 -- the id derived from external id $3. $11 reader names, $12 caller id: a caller with limited access sees only its
--- own ingress events.
+-- own ingress events. $13 part of title or file name, $14 and $15 first and last day.
 select * from (
   select
     d.id as document_id, d.external_id, nullif(d.source, '') as source, d.source_uri, d.filename, coalesce(d.media_type, t.media_type) as media_type,
@@ -40,7 +40,10 @@ select * from (
     and ($3::text is null or f.external_id = $3 or f.document_id = $10::uuid)
     and ($4::text is null or f.document_summary ->> 'collection' = $4) and ($5::text is null or f.document_summary -> 'tags' ? $5) and coalesce($6, 'failed') = 'failed'
 ) x
-where $7::timestamptz is null or (received_at, document_id) < ($7, $8::uuid)
+where ($7::timestamptz is null or (received_at, document_id) < ($7, $8::uuid))
+  and ($13::text is null or strpos(lower(concat_ws(chr(10), title, filename)), lower($13)) > 0)
+  and ($14::date is null or coalesce(document_date, (received_at at time zone 'UTC')::date) >= $14)
+  and ($15::date is null or coalesce(document_date, (received_at at time zone 'UTC')::date) <= $15)
 order by received_at desc, document_id desc
 limit $9
 
@@ -186,13 +189,14 @@ from unnest($1::text[], $2::uuid[], $3::text[]) with ordinality c (tenant, docum
 order by c.n
 
 -- name: document_text
--- Markdown of the visible revision, or of the latest one with a text while none is visible.
+-- Markdown of the visible revision, or of the latest one with a text while none is visible; of revision $4 if given.
 select t.document_id, t.markdown, t.blob ->> 'key' as blob_key
 from live_generation g
 join revision_texts t on t.generation = g.name and t.document_id = $2 and t.tenant = $1
 join documents d on d.id = t.document_id
 left join visible v on v.generation = g.name and v.document_id = t.document_id
 where (d.withdrawn is null or d.withdrawn < t.ord) and ($3::text[] is null or may_read(t.document_id, t.ord, $3))
+  and ($4::int is null or exists (select from document_revisions r where r.document_id = t.document_id and r.ord = t.ord and r.revision = $4))
 order by t.ord = v.ord desc nulls last, t.ord desc
 limit 1
 
@@ -206,6 +210,19 @@ left join parent_chunks p on p.generation = g.name and p.document_id = $2 and p.
 where c.ordinal > $3 and ($5::text[] is null or may_read($2, v.ord, $5))
 order by c.ordinal, c.id
 limit $4
+
+-- name: document_entities
+-- Entities that the visible revision of document $2 mentions, the most frequent first, each with its first $7 mentions.
+select m.entity_id as id, m.type, mode() within group (order by m.name collate "C") as name, count(*)::int as mentions,
+       (array_agg(jsonb_build_object('chunk_id', m.chunk_id, 'name', m.name, 'char_start', m.char_start, 'char_end', m.char_end) order by m.char_start, m.id))[:$7] as occurrences
+from live_generation g
+join visible v on v.generation = g.name and v.document_id = $2 and v.tenant = $1
+join entity_mentions m on m.generation = g.name and m.document_id = $2 and m.ord = v.ord
+where $3::text[] is null or may_read($2, v.ord, $3)
+group by m.entity_id, m.type
+having $4::int is null or (-count(*), m.entity_id) > (-$4::int, $5::uuid)
+order by mentions desc, m.entity_id
+limit $6
 
 -- name: visible_documents
 -- Documents of tenant $2 visible in generation $1, by id ($3) or name ($4), with their text or its blob.

@@ -348,3 +348,10 @@ select reader, topic, partition, next_offset from consumer_offsets
 -- name: lock_expired_batches
 -- Lock the removal of records until the transaction ends.
 select from expired_batches for update
+
+-- name: count_events_by_time
+-- Number of records of topics $1 from $2 until $3 by topic and interval of $4 seconds, of tenant $5 or of all.
+select to_timestamp(floor(extract(epoch from appended_at) / $4::float8) * $4::float8) as start, topic, count(*)::int as count
+from events
+where topic = any ($1::text[]) and appended_at >= $2 and appended_at < $3 and ($5::text is null or headers ->> 'ce_tenant' = $5)
+group by 1, 2 order by 1, 2

@@ -212,3 +212,24 @@ select coalesce(installed_version, default_version) from pg_available_extensions
 -- name: delete_reader_status
 -- Delete the status of a reader that continues.
 delete from reader_status where reader = $1 and topic = $2 and partition = $3
+
+-- name: stage_activity
+-- Work of each stage in the last $1 seconds, by generation ('' for shared stages).
+-- Work that began longer than $2 seconds ago does not count as in flight: its worker may be gone.
+select stage, generation,
+  count(*) filter (where started_at > w.start)::int as started,
+  count(*) filter (where state <> 'running' and ended_at > w.start)::int as finished,
+  count(*) filter (where state = 'running')::int as in_flight,
+  coalesce(sum(attempts - 1) filter (where started_at > w.start), 0)::int as retries,
+  percentile_cont(0.5) within group (order by duration_ms) filter (where state = 'done' and ended_at > w.start) as p50_ms,
+  percentile_cont(0.95) within group (order by duration_ms) filter (where state = 'done' and ended_at > w.start) as p95_ms
+from (select clock_timestamp() - make_interval(secs => $1) as start, clock_timestamp() - make_interval(secs => $2) as earliest) w
+cross join lateral (
+  select j.*, j.started_at + make_interval(secs => coalesce(j.duration_ms, 0) / 1000.0) as ended_at
+  from job_stages j where j.started_at > w.earliest
+) work
+group by stage, generation
+
+-- name: tenants
+-- Tenants that have documents or API keys.
+select tenant from documents union select tenant from credentials.api_keys order by tenant

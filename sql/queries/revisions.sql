@@ -22,6 +22,16 @@ where r.tenant = $1 and r.document_id = $2 and ($3::int is null or r.revision < 
 order by r.ord desc
 limit $4
 
+-- name: revision_file
+-- The file of one revision, superseded ones included.
+select r.document_id, r.revision, r.filename, r.media_type, r.content_sha256, r.blob
+from document_revisions r
+join documents d on d.id = r.document_id
+where r.tenant = $1 and r.document_id = $2 and r.revision = $3
+  and may_read($4::text[], d.readers) and ('readers' = any (d.amended) or may_read($4, r.readers))
+order by r.ord desc
+limit 1
+
 -- name: latest_revision
 -- Latest revision of a document, or a row without order if only a job or an ingress failure knows it.
 select numbered, external_id, latest

@@ -12,7 +12,6 @@ from pathlib import Path
 import boto3
 import httpx2
 import pytest
-from moto.server import ThreadedMotoServer
 
 from engines.blobs import open_blobs
 from schemas.errors import (
@@ -27,6 +26,8 @@ from schemas.ports.engines import BlobStore
 
 @pytest.fixture(scope="module")
 def s3_url() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

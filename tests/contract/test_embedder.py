@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from engines.embed.e5 import E5Embedder
-from engines.embed.null import NullEmbedder
 from engines.embed.openai import OpenAIEmbedder
 from engines.embed.states import unpack_states
 from engines.server_settings import ServerSettings
 from schemas.ports.engines import Embedder
+from tests.fakes.null_embedder import NullEmbedder
 from tests.fakes.openai_server import fake_openai
 
 TEXTS = [

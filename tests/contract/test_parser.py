@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -144,20 +144,22 @@ async def test_document_without_text_has_no_blocks(parser: LocalParser, tmp_path
     assert (found.markdown, found.blocks) == ("", [])
 
 
-BAD_FILES = {
-    "empty": (b"", "EMPTY_DOCUMENT"),
-    "truncated pdf": (sample_files.render_pdf(PARTS)[:-600], "CORRUPT_DOCUMENT"),
-    "truncated docx": (sample_files.render_docx(PARTS)[:4000], "CORRUPT_DOCUMENT"),
-    "truncated picture": (sample_files.render_text_image("x")[:500], "CORRUPT_DOCUMENT"),
-    "broken gif": (b"GIF89a" + bytes(40), "CORRUPT_DOCUMENT"),
-    "encrypted pdf": (sample_files.render_encrypted_pdf(), "ENCRYPTED_DOCUMENT"),
-    "pdf without pages": (sample_files.render_empty_pdf(), "NO_PAGES"),
-    "too many pages": (sample_files.render_numbered_pages(MAX_PAGES + 1), "TOO_MANY_PAGES"),
-    "zip bomb": (sample_files.make_archive_bomb(), "ARCHIVE_BOMB"),
-    "lying zip bomb": (sample_files.make_understated_archive_bomb(), "ARCHIVE_BOMB"),
-    "program": (b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 8, "UNSUPPORTED_TYPE"),
+BAD_FILES: dict[str, tuple[Callable[[], bytes], str]] = {
+    "empty": (lambda: b"", "EMPTY_DOCUMENT"),
+    "truncated pdf": (lambda: sample_files.render_pdf(PARTS)[:-600], "CORRUPT_DOCUMENT"),
+    "truncated docx": (lambda: sample_files.render_docx(PARTS)[:4000], "CORRUPT_DOCUMENT"),
+    "truncated picture": (lambda: sample_files.render_text_image("x")[:500], "CORRUPT_DOCUMENT"),
+    "broken gif": (lambda: b"GIF89a" + bytes(40), "CORRUPT_DOCUMENT"),
+    "encrypted pdf": (lambda: sample_files.render_encrypted_pdf(), "ENCRYPTED_DOCUMENT"),
+    "pdf without pages": (lambda: sample_files.render_empty_pdf(), "NO_PAGES"),
+    "too many pages": (lambda: sample_files.render_numbered_pages(MAX_PAGES + 1), "TOO_MANY_PAGES"),
+    "zip bomb": (lambda: sample_files.make_archive_bomb(), "ARCHIVE_BOMB"),
+    "lying zip bomb": (lambda: sample_files.make_understated_archive_bomb(), "ARCHIVE_BOMB"),
+    "program": (lambda: b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 8, "UNSUPPORTED_TYPE"),
     "word 97": (
-        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500) + "WordDocument".encode("utf-16-le"),
+        lambda: (
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500) + "WordDocument".encode("utf-16-le")
+        ),
         "UNSUPPORTED_TYPE",
     ),
 }
@@ -167,9 +169,9 @@ BAD_FILES = {
 async def test_bad_file_is_rejected_with_code_and_remedy(
     parser: LocalParser, tmp_path: Path, name: str
 ) -> None:
-    data, code = BAD_FILES[name]
+    make_data, code = BAD_FILES[name]
     with pytest.raises(PermanentError) as caught:
-        await parse_file(parser, make_file(tmp_path, "a", data))
+        await parse_file(parser, make_file(tmp_path, "a", make_data()))
     assert (caught.value.code, bool(caught.value.remedy)) == (code, True)
     assert not any(
         place in f"{caught.value.detail} {caught.value}" for place in (str(tmp_path), "/proc/")

@@ -14,7 +14,6 @@ import pytest
 
 from anabranch.config.engines import open_reranker
 from anabranch.config.loader import load_settings
-from engines.embed.null import NullEmbedder
 from engines.embed.states import normalize_rows, unpack_states
 from engines.rerank.http import HttpReranker
 from engines.rerank.maxsim import MaxSimReranker
@@ -24,6 +23,7 @@ from schemas.generations import Generation, IndexConfig
 from schemas.ports.engines import QueryEmbedding, Reranker, RerankPassage, TokenWeighting
 from services.instrumentation.metrics import Metrics, ServerWatch
 from tests.fakes.chunks import make_passage
+from tests.fakes.null_embedder import NullEmbedder
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 
 EMBEDDER = NullEmbedder(dimension=32, state_dimension=32)

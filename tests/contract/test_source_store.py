@@ -13,7 +13,7 @@ from schemas.ports.sources import SourceStore
 from schemas.sources import EmittedState, ReleasedId, RowChange, TableFloors
 from sql.pool import close_pool, open_pool
 from sql.sources import PgSourceStore
-from streams.sources.memory_store import MemorySourceStore
+from tests.fakes.memory_source_store import MemorySourceStore
 
 FIRST = RowChange("1", "notes", 1, 10, columns={"body": "text", "n": [1, None]})
 EMITTED = EmittedState("notes", 1, 10, 0, "digest", "1", is_live=True)

@@ -23,7 +23,6 @@ import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from engines.embed.null import NullEmbedder
 from tests.fakes.asgi_server import run_asgi_app
 from tests.fakes.grounded_model import (
     answer_from_context,
@@ -31,6 +30,7 @@ from tests.fakes.grounded_model import (
     compute_word_overlap,
     judge_from_quotes,
 )
+from tests.fakes.null_embedder import NullEmbedder
 
 NATIVE_DIMENSION = 64
 

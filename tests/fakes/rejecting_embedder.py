@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engines.embed.null import NullEmbedder
 from schemas.errors import PermanentError
 from schemas.ports.engines import TextEmbedding
+from tests.fakes.null_embedder import NullEmbedder
 
 
 class RejectingEmbedder(NullEmbedder):

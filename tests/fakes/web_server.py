@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
@@ -46,6 +47,20 @@ def _app() -> FastAPI:
     @app.get("/redirect")
     async def redirect(to: str) -> Response:
         return RedirectResponse(to, 302)
+
+    @app.get("/private/{parameter}/{name}")
+    async def private(request: Request, parameter: str) -> Response:
+        """Redirect to a sign-in page, which gets the URL or the path to return to."""
+        address = request.url.path if parameter == "next" else str(request.url)
+        return RedirectResponse(f"/named?{urlencode({'client': 'x', parameter: address})}", 302)
+
+    @app.get("/deleted/{name}")
+    async def deleted(name: str) -> Response:
+        return RedirectResponse("/", 301)
+
+    @app.get("/")
+    async def front_page() -> Response:
+        return Response(b"Welcome", media_type="text/html")
 
     @app.get("/around/{left}")
     async def around(left: int) -> Response:

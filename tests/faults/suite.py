@@ -103,6 +103,10 @@ class FaultSuite:
         ]
         return self._run_trials([group for group in groups if group])
 
+    def run_on_one_fleet(self, faults: Sequence[Fault]) -> list[FaultResult]:
+        """Run the faults one after the other on one fleet, with a model server if one needs it."""
+        return self._run_trials([faults])
+
     def _run_trials(self, groups: Sequence[Sequence[Fault]]) -> list[FaultResult]:
         self._n_pending = sum(map(len, groups))
         with ThreadPoolExecutor(CONCURRENCY) as lanes:
@@ -111,7 +115,7 @@ class FaultSuite:
     def _run_trial(self, faults: Sequence[Fault]) -> list[FaultResult]:
         """Run faults on one fleet; errors are recorded in the rows."""
         started, phase = time.monotonic(), "the clean run"
-        needs_model_server = faults[0].needs_model_server
+        needs_model_server = any(fault.needs_model_server for fault in faults)
         events = make_workload(self.seed, self.n_documents)
         try:
             baseline = self._get_baseline(needs_model_server)

@@ -20,7 +20,6 @@ from uuid import UUID
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from engines.embed.null import NullEmbedder
 from processors import EVENT_CLASSES
 from schemas.events import EventData, FactRetracted, SourceAdded, SourceRemoved, SourceReset
 from schemas.ids import content_id
@@ -32,6 +31,7 @@ from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres
 from sql.pool import Pool
 from streams.asyncapi import JSON_SCHEMA, get_schema_file_name
 from streams.publisher import API_SOURCE, build_root_event
+from tests.fakes.null_embedder import NullEmbedder
 from tests.golden.recording import LOG_NAMES, RECORDINGS_DIR, RecordedEvent, decode_or_error
 from tests.golden.views import fetch_views
 from tests.support.api_world import ApiWorld, run_system

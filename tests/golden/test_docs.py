@@ -233,6 +233,7 @@ LOCKS = [
     "requirements-dev.lock",
     ".ci/build.lock",
     ".ci/check-jsonschema.lock",
+    ".ci/node.lock",
 ]
 
 

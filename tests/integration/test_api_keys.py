@@ -9,9 +9,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from argon2 import extract_parameters
 
-from anabranch.identity import api_keys
-from anabranch.identity.api_keys import ApiKeyAuthenticator, ApiKeyService
-from anabranch.identity.audit import AuditLog
 from anabranch.identity.authentication import CredentialAuthenticator, LocalTokenAuthenticator
 from schemas.api_keys import ApiKeyRequest, RotationRequest
 from schemas.errors import (
@@ -25,10 +22,13 @@ from schemas.errors import (
 from schemas.principals import Principal
 from schemas.records import Position, Record
 from schemas.topics import CONTROL
+from services import api_keys
+from services.api_keys import ApiKeyAuthenticator, ApiKeyService
+from services.audit_log import AuditLog
 from sql.access import PgApiKeys
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
-from streams.memory_log import MemoryLog
+from tests.fakes.memory_log import MemoryLog
 
 OPERATOR = Principal("local", "default", "operator")
 ADMIN = Principal("key:a", "acme", "admin")

@@ -20,7 +20,6 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
 from anabranch.process.stage_selection import select_stages
-from engines.embed.null import NullEmbedder
 from schemas.events import DocumentChunked
 from schemas.ids import content_id, make_document_id
 from schemas.ports.engines import TextEmbedding
@@ -31,9 +30,10 @@ from schemas.values import ChildChunk, Origin, ParentChunk
 from services.monitoring.lag_diagnosis import fetch_stage_lags
 from streams.codec import Codec
 from streams.kafka.client_settings import KafkaClientSettings
-from streams.memory_log import choose_partition
 from streams.partition_sink import PartitionLimits, PartitionSink
 from streams.publisher import build_root_event
+from tests.fakes.memory_log import choose_partition
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.kafka

@@ -64,6 +64,7 @@ def test_vector_indexes_are_compared_with_an_exact_scan(tmp_path: Path) -> None:
     assert searches["ivfflat.probes 1"]["recall@10"] < 1
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", SHORT_RUNS)
 def test_ratio_is_above_half_of_the_committed_one(
     name: str, record_property: Callable[[str, object], None]
@@ -85,7 +86,7 @@ def test_comparison_with_peers_checks_every_row(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "benchmarks.peers", "run", *choices, *sizes, "--out", results],
         check=True,
-        timeout=300,
+        timeout=280,
     )
     report = json.loads(results.read_text())
     floor, anabranch = report["systems"]["floor"], report["systems"]["anabranch"]

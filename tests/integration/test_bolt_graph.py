@@ -125,7 +125,7 @@ async def test_results_are_bounded_and_slow_queries_end(database: str, bolt_url:
                     graph, "UNWIND $xs AS x UNWIND $xs AS y UNWIND $xs AS z RETURN count(*)", XS
                 )
             assert caught.value.code == "GRAPH_QUERY_TIMEOUT"
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 30
         # The next query gets a connection of its own.
         async with open_graph(bolt_url) as graph:
             assert (await run(graph, "RETURN 1 AS one")).rows == [[1]]

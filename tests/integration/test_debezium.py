@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 
 from anabranch.config.overrides import Overrides
-from engines.embed.null import NullEmbedder
 from sql.embedded import EmbeddedPostgres
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.debezium.connect import make_connector_config, run_kafka_connect
 from tests.debezium.notes_table import COLUMN_ENCODINGS, open_notes_table
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.postgres_fixture import tcp_dsn
 from tests.support.simulated_pipeline import LineParser
 from tests.support.source_environment import run_source_environment

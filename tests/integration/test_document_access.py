@@ -163,9 +163,14 @@ async def test_lists_counts_and_entities_include_only_readable_documents(databas
                     "names of others"
                 )
                 assert (await documents.fetch_text(who, doc.id) is not None) == may
+                assert (await documents.fetch_text(who, doc.id, 1) is not None) == may
+                assert (await documents.fetch_revision_file(who, doc.id, 1) is not None) == may
                 assert (
                     bool((await documents.fetch_chunks(who, doc.id, after=-1, limit=5))[0]) == may
                 )
+                assert bool(
+                    (await documents.fetch_entities(who, doc.id, after=None, limit=5))[0]
+                ) == (may and doc is not UNREADABLE_DOCUMENT)
                 assert (
                     bool((await documents.fetch_revisions(who, doc.id, after=None, limit=5))[0])
                     == may
@@ -207,6 +212,13 @@ async def test_old_readers_apply_until_new_revision_is_visible(database: str) ->
             and (mine.markdown, whole.markdown)
             == ("herons nest in public", "herons nest in the vault")
         )
+        for revision, may in ((1, False), (2, True), (3, False)):
+            assert (
+                await documents.fetch_text(who, SECRET_DOCUMENT.id, revision) is not None
+            ) == may
+            assert (
+                await documents.fetch_revision_file(who, SECRET_DOCUMENT.id, revision) is not None
+            ) == may
         found = await search_all_retrievers(desk, BEN)
         assert found[:3] == [set()] * 3
         await desk.connection.execute(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -25,6 +25,7 @@ from tests.support.document_rows import (
     insert_accepted,
     insert_documents,
     insert_index_rows,
+    insert_mention,
 )
 from tests.support.search_stack import SearchStack, open_search_stack
 
@@ -405,6 +406,10 @@ NO_FILTERS: dict[str, Any] = {
         ({"tag": "red"}, ["a"]),
         ({"state": "running"}, ["c"]),
         ({"tag": "blue"}, []),
+        ({"text": "HIRD"}, ["d"]),
+        ({"text": "%"}, []),
+        ({"date_to": date(2020, 1, 31)}, ["d"]),
+        ({"date_from": date(2020, 2, 1)}, ["a", "b", "c"]),
     ],
 )
 async def test_lists_are_filtered(database: str, given: dict[str, str], found: list[str]) -> None:
@@ -416,6 +421,8 @@ async def test_lists_are_filtered(database: str, given: dict[str, str], found: l
             SampleDocument("mine", ["x"], tenant="other"),
         )
         await insert_accepted(desk.connection, SampleDocument("c", ["x"]))
+        third = SampleDocument("d", ["x"], title="Third", document_date=date(2020, 1, 31))
+        await insert_documents(desk.connection, third)
         items, following = await PgDocuments(desk.pool).find_documents(
             LOCAL_CALLER, **NO_FILTERS | given, limit=10
         )
@@ -465,6 +472,29 @@ async def test_document_includes_text_and_chunks(database: str) -> None:
             len(found["stages"]) == 7
             and await documents.fetch_document(make_caller("other"), DOCUMENT.id) is None
         )
+
+
+async def test_entities_of_a_document_count_its_own_mentions(database: str) -> None:
+    async with open_search_stack(database) as desk:
+        other = SampleDocument("b", ["heron"])
+        await insert_documents(desk.connection, DOCUMENT, other)
+        heron = await insert_mention(desk.connection, DOCUMENT, 0, "bird", "heron", "Heron")
+        await insert_mention(desk.connection, DOCUMENT, 1, "bird", "heron", "heron")
+        weir = await insert_mention(desk.connection, DOCUMENT, 1, "place", "weir", "Weir")
+        await insert_mention(desk.connection, other, 0, "bird", "heron", "Heron")
+        documents = PgDocuments(desk.pool)
+        first, after = await documents.fetch_entities(
+            LOCAL_CALLER, DOCUMENT.id, after=None, limit=1
+        )
+        second, end = await documents.fetch_entities(
+            LOCAL_CALLER, DOCUMENT.id, after=after, limit=1
+        )
+        assert [(row["id"], row["mentions"]) for row in first + second] == [(heron, 2), (weir, 1)]
+        assert [mention["name"] for mention in first[0]["occurrences"]] == ["Heron", "heron"]
+        assert end is None
+        assert await documents.fetch_entities(
+            make_caller(tenant="other"), DOCUMENT.id, after=None, limit=9
+        ) == ([], None)
 
 
 async def test_dead_letters_and_runs_are_tenant_scoped_latest_first(database: str) -> None:

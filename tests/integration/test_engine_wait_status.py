@@ -10,10 +10,10 @@ import pytest
 
 from anabranch.config.loader import load_settings
 from anabranch.doctor import stalls
-from engines.embed.null import NullEmbedder
 from schemas.errors import EngineUnavailable
 from schemas.ports.engines import TextEmbedding
 from streams import stage_consumer
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, null_overrides, run_pipeline
 
 
@@ -50,7 +50,7 @@ async def test_lag_and_doctor_name_the_unavailable_engine(
         [finding] = [
             one for one in await stalls.check_stages(settings) if one.name == "stage: embed"
         ]
-        assert finding.status == "warn" and "http://embedder.test" in finding.detail
+        assert finding.state == "warn" and "http://embedder.test" in finding.detail
         embedder.is_unavailable = False
         await at_work.push_and_wait({})
         await at_work.wait_for(lambda: is_pause_cleared(at_work))

@@ -9,9 +9,9 @@ import pytest
 
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
-from engines.embed.null import NullEmbedder
 from schemas.errors import TransientError
 from schemas.ports.engines import TextEmbedding
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually
 from tests.support.pipeline import run_pipeline
 from tests.support.simulated_pipeline import LineParser

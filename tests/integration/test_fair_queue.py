@@ -18,7 +18,6 @@ from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
-from engines.embed.null import NullEmbedder
 from engines.extract.null import NullExtractor
 from schemas.events import Content, DocumentIndexed, DocumentReceived
 from schemas.ports.engines import LocalFile, ParsePlan, TextEmbedding
@@ -28,6 +27,7 @@ from services.storage import Storage
 from streams.codec import Codec
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.publisher import build_raw_record
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import LineChunker, LineParser
 

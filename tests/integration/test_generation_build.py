@@ -12,7 +12,6 @@ import pytest
 from anabranch.config.loader import load_overrides, override_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from engines.embed.null import NullEmbedder
 from schemas.errors import ConfigurationError, InvalidRequest
 from schemas.generations import IndexConfig
 from schemas.ports.engines import TextEmbedding
@@ -22,6 +21,7 @@ from services.generations.removal import remove_generation
 from sql.generation_builds import PgGenerationBuilds
 from sql.integrity import compute_checksum
 from sql.pool import connect
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import (
     OVERRIDES,

@@ -209,7 +209,7 @@ async def test_slow_server_leaves_the_tables_time_to_serve(database: str, bolt_u
         slow = SlowGraph(server)
         started = time.monotonic()
         by_server, by_tables = await retrieve_twice(stack, slow, timeout_s=1.0)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
         assert by_server.served_by == "sql" and "TIMED_OUT" in by_server.notes[0]
         assert get_scores(by_server) == get_scores(by_tables)
         # By the server's own limit, which counts as a failure of the server. On a busy machine it

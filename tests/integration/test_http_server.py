@@ -104,7 +104,7 @@ async def test_client_disconnect_during_upload_is_not_an_error() -> None:
                 )
             )
             await writer.drain()
-            await asyncio.wait_for(begun.wait(), 20)
+            await asyncio.wait_for(begun.wait(), 60)
             writer.close()
             await writer.wait_closed()
             await eventually(lambda: bool(lines))

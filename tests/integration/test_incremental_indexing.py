@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 
 from anabranch.config.overrides import Overrides
-from engines.embed.null import NullEmbedder
 from engines.extract.null import NullExtractor
 from schemas.events import DocumentAmended
 from schemas.ids import make_document_id
@@ -19,6 +18,7 @@ from sql.derived_tables import PARTITIONED_TABLES
 from sql.erasure import PgErasure
 from streams.codec import Codec
 from streams.publisher import build_raw_record
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import EVENT_TIME, Pipeline, run_pipeline
 from tests.support.repetitions import repeat
 from tests.support.simulated_pipeline import LineParser

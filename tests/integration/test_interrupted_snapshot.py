@@ -11,13 +11,13 @@ from schemas.sources import DebeziumSource, DeclaredSource, RowMapping, SourceSp
 from sql.pool import close_pool, open_pool
 from sql.sources import PgSourceStore
 from streams.codec import Codec
-from streams.memory_log import MemoryLog
 from streams.retry import Backoff
 from streams.sources.change_applier import BatchPosition, ChangeApplier
 from streams.sources.change_dead_letters import ChangeDeadLetters
 from streams.sources.debezium import parse_change_events
 from streams.sources.raw_producer import RawProducer
 from streams.sources.topic_reader import TopicReader
+from tests.fakes.memory_log import MemoryLog
 from tests.support.raw_documents import read_current_documents
 from tests.support.simulated_table import TOPIC, SimulatedTable
 

@@ -112,7 +112,7 @@ def create_acls(admin: AdminClient, grants: list[Grant]) -> list[AclBinding]:
         for operation in grant.operations
     ]
     for future in admin.create_acls(bindings).values():
-        future.result(10)
+        future.result(60)
     return bindings
 
 
@@ -252,7 +252,7 @@ def temporary_grant(admin: AdminClient, grant: Grant) -> Iterator[None]:
         for one in bindings
     ]
     for future in admin.delete_acls(filters).values():
-        future.result(10)
+        future.result(60)
 
 
 async def wait_for_finding(settings: Settings, what: str) -> list[tuple[str, str, str]]:
@@ -262,7 +262,7 @@ async def wait_for_finding(settings: Settings, what: str) -> list[tuple[str, str
     """
 
     async def list_findings() -> list[tuple[str, str, str]]:
-        return [(one.name, str(one.status), one.detail) for one in await examine_kafka(settings)]
+        return [(one.check, str(one.state), one.detail) for one in await examine_kafka(settings)]
 
     return await eventually(
         list_findings, lambda findings: any(what in detail for _, _, detail in findings)
@@ -291,7 +291,7 @@ async def test_doctor_names_principals_with_write_access(acl_cluster: str, tmp_p
         with temporary_grant(admin, Grant("User:mallory", "topic", name, pattern, ("Write",))):
             if seen is None:
                 await asyncio.sleep(0.5)
-                assert {one.status for one in await examine_kafka(settings)} == {"pass"}
+                assert {one.state for one in await examine_kafka(settings)} == {"pass"}
             else:
                 found = await wait_for_finding(settings, "User:mallory may write")
                 assert ("Kafka ACLs", "warn", f"User:mallory may write {seen}") in found
@@ -302,10 +302,10 @@ async def test_doctor_reports_missing_permission_to_list_acls(
     acl_cluster: str, tmp_path: Path
 ) -> None:
     found = {
-        one.name: one
+        one.check: one
         for one in await examine_kafka(make_settings(acl_cluster, "anabranch-worker", tmp_path))
     }
-    assert (found["Kafka"].status, found["Kafka ACLs"].status) == ("pass", "warn")
+    assert (found["Kafka"].state, found["Kafka ACLs"].state) == ("pass", "warn")
     assert found["Kafka ACLs"].detail.startswith("unknown")
 
 
@@ -325,7 +325,7 @@ async def test_doctor_warns_about_cluster_without_authorizer(
     await log.close()
     _, finding = await examine_kafka(settings)
     assert (
-        (finding.name, finding.status) == ("Kafka ACLs", "warn")
+        (finding.check, finding.state) == ("Kafka ACLs", "warn")
         and "no authorizer" in finding.detail
-        and "topics acls" in finding.fix
+        and "topics acls" in finding.remedy
     )

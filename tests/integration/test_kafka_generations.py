@@ -77,7 +77,7 @@ async def are_generation_topics_deleted(kafka: KafkaClientSettings, generation: 
 
 
 def list_topics(kafka: KafkaClientSettings) -> set[str]:
-    found = AdminClient({**kafka.to_librdkafka_config()}).list_topics(timeout=10).topics
+    found = AdminClient({**kafka.to_librdkafka_config()}).list_topics(timeout=60).topics
     return {
         name.removeprefix(kafka.topic_prefix)
         for name in found

@@ -175,20 +175,20 @@ async def test_unstarted_lag_is_not_reported_as_in_progress(storage: Storage) ->
 
 
 async def test_doctor_warns_only_about_long_waits(storage: Storage, settings: Settings) -> None:
-    assert [
-        (finding.status, finding.detail) for finding in await stalls.check_stages(settings)
-    ] == [("pass", "no pending events")]
+    assert [(finding.state, finding.detail) for finding in await stalls.check_stages(settings)] == [
+        ("pass", "no pending events")
+    ]
     await append_control_record(storage)
     [fresh] = await stalls.check_stages(settings)
-    assert fresh.status == "pass" and fresh.detail.endswith("none for 30 s")
+    assert fresh.state == "pass" and fresh.detail.endswith("none for 30 s")
     await append_control_record(storage, hours_ago=1)
-    stuck = {finding.name: finding for finding in await stalls.check_stages(settings)}[
+    stuck = {finding.check: finding for finding in await stalls.check_stages(settings)}[
         "stage: control"
     ]
     assert (
-        stuck.status == "warn"
+        stuck.state == "warn"
         and "no worker consumes it" in stuck.detail
-        and "anabranch up" in stuck.fix
+        and "anabranch up" in stuck.remedy
     )
 
 
@@ -200,8 +200,8 @@ async def test_doctor_names_transaction_holding_back_the_log(
 ) -> None:
     monkeypatch.setattr(stalls, "LOCK_THRESHOLD_S", 0.0)
     await begin_and_write(writer)
-    findings = {finding.name: finding for finding in await stalls.check_stages(settings)}
+    findings = {finding.check: finding for finding in await stalls.check_stages(settings)}
     assert (
-        findings["log horizon"].status == "warn"
-        and str(writer.get_server_pid()) in findings["log horizon"].fix
+        findings["log horizon"].state == "warn"
+        and str(writer.get_server_pid()) in findings["log horizon"].remedy
     )

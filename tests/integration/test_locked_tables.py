@@ -21,10 +21,9 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.doctor import connections, stalls
-from anabranch.doctor.findings import run_check
+from anabranch.doctor.check_runner import run_check
 from anabranch.process.data_folder import ServerInfo
 from anabranch.process.tcp_ports import find_free_port
-from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.errors import DatabaseUnavailable, LogUnavailable
 from schemas.generations import Generation, IndexConfig
@@ -36,6 +35,7 @@ from services.ingest import IngestService
 from services.monitoring.lag_diagnosis import explain_lags
 from services.storage import Storage
 from sql.monitoring import fetch_blocking_transactions
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER, api_client
 from tests.support.generation_copies import apply_control_rows
 from tests.support.log_backends import on_both_logs
@@ -101,12 +101,12 @@ async def test_doctor_names_lock_holder_before_anything_waits(
     assert await stalls.check_locks(settings) == []
     await lock_holder.execute(LOCK.format("documents"))
     [finding] = await stalls.check_locks(settings)
-    assert finding.status == "warn" and finding.detail.startswith(
+    assert finding.state == "warn" and finding.detail.startswith(
         "documents is locked by a transaction of slow loader"
     )
     assert (
         f"pid {lock_holder.get_server_pid()}, idle in transaction" in finding.detail
-        and str(lock_holder.get_server_pid()) in finding.fix
+        and str(lock_holder.get_server_pid()) in finding.remedy
     )
     assert all(line["lag"] is not None for line in (await explain_lags(storage))[0]), (
         "how far they are can be seen all the same"
@@ -242,7 +242,7 @@ async def test_doctor_survives_unresponsive_server(
     )
     monkeypatch.setattr(connections, "find_server", lambda folder: gone)
     [finding] = await run_check("server", partial(connections.check_server, settings))
-    assert finding.status == "fail" and f"{gone.url} (pid 1) does not answer" in finding.detail
+    assert finding.state == "fail" and f"{gone.url} (pid 1) does not answer" in finding.detail
 
 
 @on_both_logs

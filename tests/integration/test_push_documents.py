@@ -21,9 +21,9 @@ import pytest
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
-from engines.embed.null import NullEmbedder
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.jars import get_default_jars_dir
+from tests.fakes.null_embedder import NullEmbedder
 
 pytestmark = pytest.mark.kafka
 

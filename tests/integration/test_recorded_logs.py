@@ -15,13 +15,13 @@ from anabranch.composition.storage import recover_database
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from engines.embed.null import NullEmbedder
 from schemas.events import KeysDestroyed
 from services.erasure.key_destruction import reapply_key_destruction
 from sql.log import PgLog, encode_headers
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
 from streams.payload_keys import compute_master_key_fingerprint
+from tests.fakes.null_embedder import NullEmbedder
 from tests.golden.recording import LOG_NAMES, RecordedEvent, list_recordings, load_keys, load_log
 from tests.golden.views import fetch_views
 from tests.support.pipeline import run_pipeline

@@ -8,7 +8,6 @@ import pytest
 from pgvector import HalfVector
 
 from anabranch.config.settings import Settings
-from engines.embed.null import NullEmbedder
 from processors import TOPICS
 from schemas.questions import Filters
 from schemas.topics import count_partitions
@@ -18,6 +17,7 @@ from sql.query_loader import load_query
 from sql.search import PgSearch
 from sql.search_scope import SearchScope
 from sql.semantic import ensure_vector_index
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import (
     OVERRIDES,

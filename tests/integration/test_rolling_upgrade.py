@@ -15,7 +15,7 @@ from schemas.records import Record
 from services.monitoring.lag_diagnosis import explain_lags
 from sql.monitoring import PgReaderStatus
 from streams import partition_sink
-from streams.memory_log import choose_partition
+from tests.fakes.memory_log import choose_partition
 from tests.support.log_backends import PARTITIONS, on_both_logs
 from tests.support.pipeline import Pipeline, run_pipeline
 
@@ -84,11 +84,11 @@ async def test_newer_event_version_pauses_partition_until_worker_upgrade(
             "on topic chunked; its newest version is v1."
         )
         assert found["remedy"].startswith("Upgrade this worker") and found["lag"] >= 1
-        findings = {finding.name: finding for finding in await stalls.check_stages(settings)}
+        findings = {finding.check: finding for finding in await stalls.check_stages(settings)}
         assert (
-            findings["stage: embed"].status == "warn"
+            findings["stage: embed"].state == "warn"
             and "newest version is v1" in findings["stage: embed"].detail
-            and "Upgrade" in findings["stage: embed"].fix
+            and "Upgrade" in findings["stage: embed"].remedy
         )
         # Partitions beside it go on; on the table in Postgres, which has one, the other topics do.
         async with run_pipeline(

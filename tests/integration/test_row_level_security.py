@@ -313,9 +313,9 @@ async def fetch_doctor_finding(settings: Settings) -> tuple[str, str, str]:
     [finding] = [
         finding
         for finding in await connections.check_database(settings)
-        if finding.name == "row-level security"
+        if finding.check == "row-level security"
     ]
-    return finding.status, finding.detail, finding.fix
+    return finding.state, finding.detail, finding.remedy
 
 
 async def test_doctor_names_granted_tables_without_row_level_security(

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from anabranch.config.overrides import Overrides
-from engines.embed.null import NullEmbedder
 from engines.extract.null import NullExtractor
 from schemas.errors import EngineUnavailable
 from schemas.generations import EmbedConfig, ExtractConfig, IndexConfig
 from schemas.ports.engines import TextEmbedding
 from services.generations.stage_assignments import assign_stages
 from streams import stage_chain
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, run_pipeline
 
 STAGES = ["chunk", "embed", "extract", "graph", "index", "transcribe"]

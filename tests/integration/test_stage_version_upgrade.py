@@ -14,7 +14,6 @@ from anabranch.composition.reindex import build_reindex_service
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.doctor import stalls
-from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.errors import PermanentError
 from schemas.generations import UPSTREAM_STAGES
@@ -26,6 +25,7 @@ from sql.generation_switch import roll_back, switch_generation
 from sql.integrity import compute_checksum
 from sql.monitoring import PgReaderStatus
 from streams.codec import Codec
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER
 from tests.support.log_backends import on_both_logs
 from tests.support.pipeline import Pipeline, null_overrides, run_pipeline
@@ -133,7 +133,7 @@ async def test_old_version_index_serves_during_reindex_without_loss(
         )
         findings = await stalls.check_stages(settings)
         assert any(
-            "another version" in finding.detail and finding.status == "warn" for finding in findings
+            "another version" in finding.detail and finding.state == "warn" for finding in findings
         ), findings
     async with run_pipeline(tmp_path, database, settings=settings) as again:
         await again.wait_for(lambda: _is_stage_paused(again, stage))
@@ -272,12 +272,12 @@ async def test_build_of_another_version_waits_for_that_version(
                 newer, {"anabranch.extract.g1", f"anabranch.extract.{name}"}
             )
         )
-        build_finding = {finding.name: finding for finding in await stalls.check_stages(settings)}[
+        build_finding = {finding.check: finding for finding in await stalls.check_stages(settings)}[
             f"reader: anabranch.extract.{name}"
         ]
         assert (
             "another version" in build_finding.detail
-            and f"anabranch generations drop {name}" in build_finding.fix
+            and f"anabranch generations drop {name}" in build_finding.remedy
         )
         await newer.wait_for_state(name, "building")
         await begin_generation_drop(

@@ -9,13 +9,13 @@ from dataclasses import replace
 from anabranch.composition.storage import recover_database
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from engines.embed.null import NullEmbedder
 from processors import STAGES, announce
 from schemas.events import GenerationPromoted
 from schemas.generations import IndexConfig
 from schemas.ports.stage_ports import StagePorts
 from sql.migrate import migrate
 from streams.stage import Emission, PendingEvent
+from tests.fakes.null_embedder import NullEmbedder
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.database_copies import copy_keys, copy_log
 from tests.support.log_backends import on_both_logs

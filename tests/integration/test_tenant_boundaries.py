@@ -15,7 +15,6 @@ from anabranch.composition.api import prepare_api
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from api.services import Services
-from engines.embed.null import NullEmbedder
 from schemas.errors import InvalidRequest
 from schemas.ids import content_id, sha256_hex
 from schemas.ingest import IngestRequest
@@ -28,6 +27,7 @@ from sql.inbox.shared_rows import write_shared_rows
 from sql.pool import connect
 from sql.sources import PgSources
 from streams.memoize import build_memo_key
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import SampleDocument, insert_accepted, insert_documents
 from tests.support.search_stack import SearchStack, open_search_stack

@@ -13,7 +13,6 @@ from anabranch.composition.storage import prepare_storage
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.blobs import ObstoreBlobStore
-from engines.embed.null import NullEmbedder
 from schemas.errors import EngineUnavailable
 from services.generations import removal
 from services.generations.removal import sweep_token_states
@@ -22,6 +21,7 @@ from sql.generation_removal import fetch_dropped_states
 from sql.invalidation import IndexChangePruner
 from sql.log import PgLog
 from sql.pool import Pool
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import drop_and_publish, promote_generation
 from tests.support.simulated_pipeline import LineParser

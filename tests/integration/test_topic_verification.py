@@ -157,7 +157,7 @@ def test_mismatched_topics_are_reported_with_fix_and_unchanged(
     findings = asyncio.run(
         check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
     )
-    assert {finding.name for finding in findings} - {"Kafka ACLs"} == {
+    assert {finding.check for finding in findings} - {"Kafka ACLs"} == {
         f"Kafka topic {topic}" for topic in (CHUNKED, QUERIES, ACCEPTED, RAW)
     }
 
@@ -178,7 +178,7 @@ def test_topics_created_by_this_version_pass(
     finding, acls = asyncio.run(
         check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
     )
-    assert finding.status == "pass" and (acls.name, acls.status) == ("Kafka ACLs", "warn")
+    assert finding.state == "pass" and (acls.check, acls.state) == ("Kafka ACLs", "warn")
 
 
 @pytest.mark.kafka
@@ -223,7 +223,7 @@ def test_wrong_topic_retention_is_reported(
     findings = asyncio.run(
         check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
     )
-    assert {finding.name for finding in findings} - {"Kafka ACLs"} == {
+    assert {finding.check for finding in findings} - {"Kafka ACLs"} == {
         f"Kafka topic {topic}" for topic in wrong
     }
 
@@ -258,11 +258,11 @@ def test_unreadable_topic_config_is_not_reported_as_mismatch(
         check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
     )
     assert (
-        acls.name == "Kafka ACLs"
-        and finding.status == "warn"
+        acls.check == "Kafka ACLs"
+        and finding.state == "warn"
         and f"the settings of {RAW}, " in finding.detail
         and CONTROL in finding.detail
-        and "DescribeConfigs" in finding.fix
+        and "DescribeConfigs" in finding.remedy
     )
 
 

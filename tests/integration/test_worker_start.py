@@ -20,11 +20,11 @@ from anabranch.config.settings import Settings
 from anabranch.process import worker_process
 from anabranch.process.stage_selection import select_stages
 from anabranch.process.worker_process import AUTOGROUP_FILE, lower_priority
-from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.events import Content, DocumentReceived
 from sql.pool import Pool
 from streams.publisher import build_raw_record
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import LineParser
 

@@ -11,8 +11,8 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.process.database import POSTGRES_FOLDER
-from engines.embed.null import NullEmbedder
 from sql.embedded import EmbeddedPostgres
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.shared_sandbox import sandbox_thread, shared_sandbox
 

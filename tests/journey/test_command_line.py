@@ -111,7 +111,7 @@ def test_up_uses_external_database_and_logs_to_stderr(
         assert first.stop() == 130
         assert [line.split()[0] for line in first.stdout_file.read_text().splitlines()] == [
             "API",
-            "docs",
+            "UI",
             "data",
             "Postgres",
             "log",

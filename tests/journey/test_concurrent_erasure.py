@@ -14,7 +14,6 @@ from anabranch.composition.reindex import build_reindex_service
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import approve
-from engines.embed.null import NullEmbedder
 from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.timestamps import utc_now
 from services.erasure.service import ErasureService
@@ -24,6 +23,7 @@ from sql.generation_builds import PgGenerationBuilds
 from sql.generation_switch import switch_generation
 from sql.integrity import check_integrity
 from streams import stage_chain
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_world import FINAL_STATES, ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables
 from tests.support.erasure import (

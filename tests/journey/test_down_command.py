@@ -8,7 +8,8 @@ import pytest
 
 from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import EmbeddedPostgres, find_relocated_tables, resolve_state_folder
-from tests.support.server_process import run_anabranch, run_up
+from sql.embedded_host import find_free_port
+from tests.support.server_process import STOP_TIMEOUT_S, run_anabranch, run_up
 
 requires_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs root, to run Postgres as another account"
@@ -16,10 +17,13 @@ requires_root = pytest.mark.skipif(
 
 
 def test_down_stops_server_and_keeps_data_folder(folder: Path) -> None:
-    with run_up(folder) as (first, _):
+    port = find_free_port(0)
+    with run_up(folder, "--postgres-port", str(port)) as (first, _):
+        printed = first.stdout_file.read_text()
+        assert f"127.0.0.1:{port}" in printed and "passfile=" in printed
         done = run_anabranch("down", "--data", str(folder))
         assert done.returncode == 0, done.stderr
-        assert first.process.wait(30) == 0
+        assert first.process.wait(STOP_TIMEOUT_S) == 0
     assert not EmbeddedPostgres(folder / POSTGRES_FOLDER).is_running
     assert (
         run_anabranch("down", "--data", str(folder), "--json").stdout.count('"stopped": false') == 1
@@ -65,11 +69,3 @@ def test_up_reports_external_table_folder_and_removal_command(folder: Path) -> N
     shutil.rmtree(folder)
     assert run_anabranch("down", "--erase", "--yes", "--data", str(folder)).returncode == 0
     assert not place.exists()
-
-
-def test_up_prints_postgres_port_and_passfile(folder: Path) -> None:
-    with run_up(folder, "--postgres-port", "24817") as (first, _):
-        assert (
-            "127.0.0.1:24817" in first.stdout_file.read_text()
-            and "passfile=" in first.stdout_file.read_text()
-        )

@@ -107,6 +107,8 @@ async def test_erasure_is_listed_immediately_after_request(
 
 
 SLOW_URL_COUNT = 100
+BUSY_MACHINE_S = 15.0
+"""Bound of an upload beside other work. One that waited for the slow URLs would never end."""
 
 
 async def test_slow_urls_do_not_delay_an_upload(
@@ -128,7 +130,7 @@ async def test_slow_urls_do_not_delay_an_upload(
                 await world.http.get("/v1/documents", params={"state": "searchable", "limit": 200})
             ).json()["items"]
             assert len(waiting) == 3, "the slow ones are still on their way"
-    assert beside_s < 4 * alone_s + 2, (alone_s, beside_s)
+    assert beside_s < 4 * alone_s + BUSY_MACHINE_S, (alone_s, beside_s)
 
 
 async def measure_ingest_s(world: ApiWorld, name: str) -> float:

@@ -82,7 +82,7 @@ def alter_topics(
 
 def list_topics(kafka: KafkaClientSettings) -> set[str]:
     found = (
-        AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10).topics
+        AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=60).topics
     )
     return {
         name.removeprefix(kafka.topic_prefix)

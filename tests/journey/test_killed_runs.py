@@ -15,8 +15,8 @@ from anabranch.composition.api import prepare_api
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from engines.embed.null import NullEmbedder
 from schemas.questions import QueryRequest
+from tests.fakes.null_embedder import NullEmbedder
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.support.api_client import LOCAL_CALLER
 from tests.support.api_world import ApiWorld, run_system

@@ -20,13 +20,14 @@ from sql.embedded import LOCATION_FILE
 from tests.support.eventually import eventually_blocking
 from tests.support.server_process import (
     START_TIMEOUT_S,
+    STOP_TIMEOUT_S,
+    StartedProcess,
     UpProcess,
     make_environment,
     reset_stop_signals,
     run_anabranch,
 )
 
-STOP_TIMEOUT_S = 30.0
 MARKER_VARIABLE = "STARTED_BY_TEST"
 """In the environment of everything that a test started; Postgres overwrites its own, and is found
 by its data folder.
@@ -68,7 +69,7 @@ def assert_all_stop(folder: Path) -> None:
 
 
 @contextmanager
-def killed_at_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def killed_at_end(process: StartedProcess) -> Iterator[None]:
     """Kill the process if the test fails to stop it: it would run on, and its ResourceWarning would
     fail the next test.
     """
@@ -79,14 +80,14 @@ def killed_at_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
         process.wait()
 
 
-def catches(process: subprocess.Popen[bytes], number: signal.Signals) -> bool:
+def catches(process: StartedProcess, number: signal.Signals) -> bool:
     caught = re.search(
         r"^SigCgt:\s*(\w+)", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE
     )
     return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
-def is_waiting(process: subprocess.Popen[bytes]) -> bool:
+def is_waiting(process: StartedProcess) -> bool:
     """Return whether the process uses no CPU: all that it needs is imported.
 
     Python may lose an interrupt that arrives inside an import's native code.
@@ -96,7 +97,7 @@ def is_waiting(process: subprocess.Popen[bytes]) -> bool:
     return read_cpu_ticks(process) - before <= 5
 
 
-def read_cpu_ticks(process: subprocess.Popen[bytes]) -> int:
+def read_cpu_ticks(process: StartedProcess) -> int:
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 

@@ -39,7 +39,7 @@ async def test_reload_through_one_process_reaches_the_other(
         (profiles_dir / "field.yaml").write_text("lexical: {k: 7}")
         reloaded = (await world.http.post("/v1/reload-config")).json()
         assert reloaded["changed"] == ["workflow/field"]
-        found = await eventually(lambda: fetch_profile(other, "field"), stall_s=5)
+        found = await eventually(lambda: fetch_profile(other, "field"))
         assert found["settings"]["lexical"]["k"] == 7
         assert found == await fetch_profile(world.http, "field")
 

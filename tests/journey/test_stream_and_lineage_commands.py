@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.server_process import open_http_client, run_anabranch, run_up
+from tests.support.server_process import STOP_TIMEOUT_S, open_http_client, run_anabranch, run_up
 
 NOTE = "# Lighthouse\n\nThe lighthouse keeper counts ninety-seven steps every evening.\n"
 
@@ -55,7 +55,7 @@ def test_event_stream_resumes_from_last_event_id(folder: Path) -> None:
                 ] == "done"
                 first.process.terminate()
                 assert [message["event"] for message in messages][-1] == "bye"
-        assert first.process.wait(60) == 0
+        assert first.process.wait(STOP_TIMEOUT_S) == 0
 
 
 def test_lineage_rerun_diff_and_watch_commands(folder: Path, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from api.app import create_app
 from api.services import Services
-from engines.embed.null import NullEmbedder
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_world import wait_until_ready
 from tests.support.eventually import eventually
 from tests.support.openapi import build_openapi_document
@@ -44,6 +44,7 @@ ID_KIND_BY_PARAMETER = {"other": "run", "seed": "entity"}
 ID_OR_NAME_PARAMETERS = {"entity"}
 VALUES_BY_PARAMETER = {
     "stage": ["receive"],
+    "topic": ["chunked"],
     "state": ["searchable", "failed"],
     "topics": ["dead_letters,queries,accepted,raw"],
     "after": ["begin"],

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,23 @@ from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import EmbeddedPostgres
 from tests.support.eventually import eventually_blocking
 from tests.support.server_process import (
+    UpProcess,
     list_descendants,
     open_http_client,
     run_anabranch,
     run_up,
     search_snippets,
 )
+
+SharedServer = tuple[UpProcess, dict[str, Any], Path]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServer]:
+    """A server for the tests that leave it running, with its data folder."""
+    folder = tmp_path_factory.mktemp("shared") / "data"
+    with run_up(folder) as (process, server):
+        yield process, server, folder
 
 
 def test_documents_survive_restart_of_up(folder: Path, tmp_path: Path) -> None:
@@ -70,18 +82,18 @@ def test_documents_survive_restart_of_up(folder: Path, tmp_path: Path) -> None:
         )
 
 
-def test_questions_have_priority_over_ingest(folder: Path) -> None:
-    with run_up(folder) as (first, _):
-        own = os.getpriority(os.PRIO_PROCESS, 0)
-        priorities = {
-            Path(f"/proc/{pid}/comm").read_text().strip(): os.getpriority(os.PRIO_PROCESS, pid)
-            for pid in list_descendants(first.process.pid)
-            if is_api_or_worker(pid)
-        }
-        assert priorities == {"anabranch-api": own, "anabranch-worke": min(own + 5, 19)}
-        backends = fetch_backends(EmbeddedPostgres(folder / POSTGRES_FOLDER).superuser_dsn)
-        for name, expected in (("anabranch api", own), ("anabranch worker", min(own + 5, 19))):
-            assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in backends[name]} == {expected}
+def test_questions_have_priority_over_ingest(shared: SharedServer) -> None:
+    first, _, folder = shared
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    priorities = {
+        Path(f"/proc/{pid}/comm").read_text().strip(): os.getpriority(os.PRIO_PROCESS, pid)
+        for pid in list_descendants(first.process.pid)
+        if is_api_or_worker(pid)
+    }
+    assert priorities == {"anabranch-api": own, "anabranch-worke": min(own + 5, 19)}
+    backends = fetch_backends(EmbeddedPostgres(folder / POSTGRES_FOLDER).superuser_dsn)
+    for name, expected in (("anabranch api", own), ("anabranch worker", min(own + 5, 19))):
+        assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in backends[name]} == {expected}
 
 
 def fetch_backends(dsn: str) -> dict[str, list[int]]:
@@ -101,11 +113,11 @@ def fetch_backends(dsn: str) -> dict[str, list[int]]:
     return asyncio.run(fetch())
 
 
-def test_second_up_in_same_folder_exits_with_2(folder: Path) -> None:
-    with run_up(folder):
-        done = run_anabranch("up", "--data", str(folder), "--port", "0")
-        assert done.returncode == 2
-        assert "in use" in done.stderr
+def test_second_up_in_same_folder_exits_with_2(shared: SharedServer) -> None:
+    _, _, folder = shared
+    done = run_anabranch("up", "--data", str(folder), "--port", "0")
+    assert done.returncode == 2
+    assert "in use" in done.stderr
 
 
 def test_sigkill_loses_no_acknowledged_upload(folder: Path) -> None:
@@ -132,26 +144,35 @@ def read_parent(pid: int) -> int:
 
 
 def is_api_or_worker(pid: int) -> bool:
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+        return False
     # Linux cuts the name of a process at 15 characters.
-    return Path(f"/proc/{pid}/comm").read_text().strip() in ("anabranch-api", "anabranch-worke")
+    return name in ("anabranch-api", "anabranch-worke")
 
 
 @pytest.mark.parametrize("with_fork_server", [False, True])
-def test_killed_worker_and_api_are_restarted(folder: Path, with_fork_server: bool) -> None:
-    with run_up(folder) as (first, server), open_http_client(server) as http:
-        killed = [pid for pid in list_descendants(first.process.pid) if is_api_or_worker(pid)]
-        assert len(killed) == 2
+def test_killed_worker_and_api_are_restarted(shared: SharedServer, with_fork_server: bool) -> None:
+    first, server, _ = shared
+    with open_http_client(server) as http:
+        # A test before this one may have killed them too.
+        killed = eventually_blocking(
+            lambda: [pid for pid in list_descendants(first.process.pid) if is_api_or_worker(pid)],
+            lambda found: len(found) == 2,
+        )
         if with_fork_server:
             killed.append(read_parent(killed[0]))
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
+        text = f"It came back{' with its fork server' * with_fork_server}."
         receipt: dict[str, Any] = {}
 
         def ingest_and_fetch_state() -> str | None:
             """Return the state of the document's job, None while the API is down."""
             nonlocal receipt
             try:
-                receipt = receipt or http.post("/v1/ingest", json={"text": "It came back."}).json()
+                receipt = receipt or http.post("/v1/ingest", json={"text": text}).json()
                 status = http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}").json()
             except httpx2.HTTPError:
                 return None
@@ -161,8 +182,9 @@ def test_killed_worker_and_api_are_restarted(folder: Path, with_fork_server: boo
         assert first.process.poll() is None
 
 
-def test_killed_postgres_is_restarted_at_same_address(folder: Path) -> None:
-    with run_up(folder) as (first, server), open_http_client(server) as http:
+def test_killed_postgres_is_restarted_at_same_address(shared: SharedServer) -> None:
+    first, server, folder = shared
+    with open_http_client(server) as http:
         assert (
             http.post("/v1/ingest", json={"text": "Before the fall: the weir holds."}).status_code
             == 202

@@ -75,7 +75,7 @@ def test_login_link_works_once(server: tuple[UpProcess, dict[str, Any]]) -> None
     assert link is not None
     with httpx2.Client(base_url=ready["url"], follow_redirects=True) as browser:
         page = browser.get(link[0])
-        assert (page.status_code, page.url.path) == (200, "/docs")
+        assert (page.status_code, page.url.path) == (200, "/ui/")
         assert browser.get("/v1/documents").status_code == 200
     with httpx2.Client(base_url=ready["url"]) as thief:
         assert thief.get(link[0]).status_code == 401

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from schemas.records import Position, Record
 from schemas.sources import RowMapping
-from streams.memory_log import MemoryLog
+from tests.fakes.memory_log import MemoryLog
 from tests.support.repetitions import draw_examples
 from tests.support.simulated_table import SimulatedTable
 from tests.support.source_harness import FIXED_TIME, SPEC, SourceHarness

@@ -99,7 +99,7 @@ def find_in_topics(settings: KafkaClientSettings, canaries: Iterable[str]) -> se
         }
     )
     try:
-        found = consumer.list_topics(timeout=10).topics
+        found = consumer.list_topics(timeout=60).topics
         places = [
             TopicPartition(name, number, OFFSET_BEGINNING)
             for name in found

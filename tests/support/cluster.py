@@ -288,7 +288,7 @@ class TopicTail:
         )
 
     def _list_partitions(self, name: str) -> list[int]:
-        return list(self._consumer.list_topics(name, timeout=10).topics[name].partitions)
+        return list(self._consumer.list_topics(name, timeout=60).topics[name].partitions)
 
     def poll_records(self) -> list[ConsumedRecord]:
         """Return all records received so far."""

@@ -12,10 +12,10 @@ from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.process.shutdown import run_until_stopped
-from engines.embed.null import NullEmbedder
 from schemas.errors import PermanentError
 from schemas.generations import IndexConfig
 from schemas.ports.engines import TextEmbedding
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.null_worker import READY, write_notes
 from tests.support.reindex_cases import make_overrides
 

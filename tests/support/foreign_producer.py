@@ -77,7 +77,7 @@ def open_consumer_at_end(servers, topic):
     )
     places = [
         TopicPartition(topic, number)
-        for number in consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        for number in consumer.list_topics(topic, timeout=60).topics[topic].partitions
     ]
     consumer.assign(
         [
@@ -97,7 +97,7 @@ def fetch_end_offset(consumer, place):
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
-            return consumer.get_watermark_offsets(place, timeout=10)[1]
+            return consumer.get_watermark_offsets(place, timeout=60)[1]
         except KafkaException as error:
             if error.args[0].code() not in LEADER_UNAVAILABLE or time.monotonic() > deadline:
                 raise

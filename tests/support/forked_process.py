@@ -1,11 +1,15 @@
-"""Fork worker processes from one that has imported everything, to save the imports."""
+"""Fork workers and commands from a process that has imported everything, to save the imports."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -23,8 +27,14 @@ _FORKSERVER.set_forkserver_preload(
         "engines.language_detector",
         "engines.chunk",
         "engines.chunk.fixed_size",
+        "anabranch.cli.documents",
+        "anabranch.cli.ingest",
+        "anabranch.cli.query",
+        "anabranch.cli.up",
     ]
 )
+STANDARD_STREAMS = (("stdin", "r", -1), ("stdout", "w", -1), ("stderr", "w", 1))
+"""Name, mode and buffering: Python writes stderr line by line, and stdout in blocks to a file."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +54,16 @@ class ForkedProcess:
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def wait(self) -> int:
-        self.process.join()
-        assert self.process.exitcode is not None
+    def kill(self) -> None:
+        self.process.kill()
+
+    def terminate(self) -> None:
+        self.process.terminate()
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        self.process.join(timeout_s)
+        if self.process.exitcode is None:
+            raise subprocess.TimeoutExpired(str(self.process.name), timeout_s or 0)
         return self.process.exitcode
 
 
@@ -58,6 +75,23 @@ def fork_process(
     """
     process = _FORKSERVER.Process(
         target=_run_child, args=(main, argument, log, {**os.environ, **environment}), daemon=True
+    )
+    process.start()
+    return ForkedProcess(process)
+
+
+def fork_command(
+    arguments: Sequence[str],
+    streams: tuple[Path, Path, Path],
+    environment: Mapping[str, str],
+) -> ForkedProcess:
+    """Start `anabranch <arguments>` with only this environment and these files as stdin, stdout and
+    stderr.
+
+    The imports would take several times the CPU of most commands.
+    """
+    process = _FORKSERVER.Process(
+        target=_run_command, args=([*arguments], streams, Path.cwd(), dict(environment))
     )
     process.start()
     return ForkedProcess(process)
@@ -76,3 +110,37 @@ def _run_child(
     os.environ.clear()
     os.environ.update(environment)
     main(argument)
+
+
+def _run_command(
+    arguments: Sequence[str],
+    streams: Sequence[Path],
+    working_folder: Path,
+    environment: Mapping[str, str],
+) -> None:
+    """Do what `anabranch.__main__.program` does."""
+    from anabranch.__main__ import prepare_process
+    from anabranch.cli import main
+    from anabranch.process.shutdown import exit_process
+
+    # As in a process that a shell starts, even where this run ignores it, as below nohup.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number, (path, (name, mode, buffering)) in enumerate(
+        zip(streams, STANDARD_STREAMS, strict=True)
+    ):
+        with path.open(mode) as file:
+            os.dup2(file.fileno(), number)
+        setattr(sys, name, os.fdopen(number, mode, buffering, encoding="utf-8", closefd=False))
+    os.chdir(working_folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None  # an import may have cached the folder of the parent
+    prepare_process()
+    try:
+        code = main(arguments)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    exit_process(code)

@@ -21,7 +21,7 @@ from sql.pool import close_pool, open_pool
 from streams.kafka.faust_app import FaustConsumer
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber
-from streams.memory_log import MemoryLog
+from tests.fakes.memory_log import MemoryLog
 
 TIMEOUT_S = 60
 

@@ -13,8 +13,8 @@ from anabranch.config.overrides import Overrides
 from anabranch.process.database import open_database
 from anabranch.process.shutdown import run_until_stopped
 from anabranch.process.stage_selection import select_stages
-from engines.embed.null import NullEmbedder
 from schemas.ports.engines import TextEmbedding
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.simulated_pipeline import LineParser
 
 READY = "ready"

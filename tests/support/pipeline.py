@@ -13,7 +13,6 @@ from typing import Any
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn
 from services.instrumentation.metrics import Metrics
@@ -22,6 +21,7 @@ from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import LineParser
 

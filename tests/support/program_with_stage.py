@@ -13,9 +13,9 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.kafka.acls import KafkaPrincipals, build_required_grants
 from anabranch.kafka.settings import resolve_retention_ms, resolve_topic_partitions
-from engines.embed.null import NullEmbedder
 from processors import STAGES
 from services.monitoring.lag_diagnosis import list_consumers
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_world import ApiWorld, run_system
 
 TEXT = "# Insurance\n\nThe ferry is insured under policy AM-55871."

@@ -9,7 +9,6 @@ from anabranch.composition.reindex import build_reindex_service
 from anabranch.config.overrides import Overrides
 from anabranch.identity.approvals import approve, find_restricted_settings
 from engines.chunk import create_chunker
-from engines.embed.null import NullEmbedder
 from schemas.generations import IndexConfig
 from schemas.ids import fingerprint
 from schemas.ports.engines import LocalFile, ParsePlan
@@ -17,6 +16,7 @@ from schemas.values import Extraction, Mention, ParentChunk, Transcript
 from services.generations.reindex import ReindexService
 from services.generations.removal import remove_generation
 from sql.generation_switch import switch_generation
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline
 from tests.support.simulated_pipeline import LineParser
 

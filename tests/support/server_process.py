@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,15 @@ from typing import Any
 
 import httpx2
 
-START_TIMEOUT_S = 90
+from tests.support.forked_process import ForkedProcess, fork_command
+
+START_TIMEOUT_S = STOP_TIMEOUT_S = 180
+COMMAND_TIMEOUT_S = 240
+"""Below the limit of a test. A server starts in 3 s, and in 40 s on a machine with eight times as
+many processes as cores.
+"""
+
+StartedProcess = subprocess.Popen[bytes] | ForkedProcess
 
 
 def make_environment(**settings: str) -> dict[str, str]:
@@ -40,30 +49,32 @@ def reset_stop_signals() -> None:
 
 
 class UpProcess:
-    """`anabranch up` with output in `up.out` and `up.err` beside its folder."""
+    """`anabranch up` with output in `up.out` and `up.err` beside its folder.
 
-    def __init__(self, folder: Path, *arguments: str, **settings: str) -> None:
+    A forked one has the command line and the environment of its parent in `ps`, and ignores
+    `PYTHONPATH`.
+    """
+
+    process: StartedProcess
+
+    def __init__(
+        self, folder: Path, *arguments: str, is_forked: bool = False, **settings: str
+    ) -> None:
         self.ready_file, self.stdout_file, self.stderr_file = (
             folder.parent / name for name in ("ready.json", "up.out", "up.err")
         )
         self.ready_file.unlink(missing_ok=True)
-        command = [
-            sys.executable,
-            "-m",
-            "anabranch",
-            "up",
-            "--data",
-            str(folder),
-            "--port",
-            "0",
-            "--ready-file",
-            str(self.ready_file),
-            *arguments,
-        ]
+        command = ["up", "--data", str(folder), "--port", "0", "--ready-file"]
+        command += [str(self.ready_file), *arguments]
+        environment = make_environment(**settings)
+        if is_forked:
+            streams = (Path(os.devnull), self.stdout_file, self.stderr_file)
+            self.process = fork_command(command, streams, environment)
+            return
         with self.stdout_file.open("wb") as out, self.stderr_file.open("wb") as err:
             self.process = subprocess.Popen(
-                command,
-                env=make_environment(**settings),
+                [sys.executable, "-m", "anabranch", *command],
+                env=environment,
                 stdout=out,
                 stderr=err,
                 preexec_fn=reset_stop_signals,
@@ -73,7 +84,7 @@ class UpProcess:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.ready_file.exists():
             assert self.process.poll() is None, (
-                f"it ended with {self.process.returncode}: {self.stderr_file.read_text()[-2000:]}"
+                f"it ended with {self.process.poll()}: {self.stderr_file.read_text()[-2000:]}"
             )
             assert time.monotonic() < deadline, "it is not ready in time"
             time.sleep(0.1)
@@ -81,14 +92,15 @@ class UpProcess:
 
     def stop(self, wish: signal.Signals = signal.SIGINT) -> int:
         self.process.send_signal(wish)
-        return self.process.wait(30)
+        return self.process.wait(STOP_TIMEOUT_S)
 
 
 @contextmanager
 def run_up(
     folder: Path, *arguments: str, **settings: str
 ) -> Iterator[tuple[UpProcess, dict[str, Any]]]:
-    found = UpProcess(folder, *arguments, **settings)
+    is_forked = "PYTHONPATH" not in settings
+    found = UpProcess(folder, *arguments, is_forked=is_forked, **settings)
     try:
         yield found, found.wait_ready()
     finally:
@@ -100,16 +112,21 @@ def run_anabranch(
     *arguments: str, stdin: str = "", **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command without a terminal at its stdin."""
-    command = [sys.executable, "-m", "anabranch", *arguments]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        input=stdin,
-        env=make_environment(**settings),
-        check=False,
-        timeout=120,
-    )
+    with tempfile.TemporaryDirectory(prefix="anabranch-command-") as folder:
+        stdin_file, stdout_file, stderr_file = streams = (
+            Path(folder, "stdin"),
+            Path(folder, "stdout"),
+            Path(folder, "stderr"),
+        )
+        stdin_file.write_text(stdin)
+        process = fork_command(arguments, streams, make_environment(**settings))
+        try:
+            code = process.wait(COMMAND_TIMEOUT_S)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(
+            [*arguments], code, stdout_file.read_text(), stderr_file.read_text()
+        )
 
 
 def run_program(
@@ -124,7 +141,7 @@ def run_program(
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=COMMAND_TIMEOUT_S,
     )
 
 
@@ -145,5 +162,8 @@ def search_snippets(server: dict[str, Any], words: str) -> list[str]:
 
 def list_descendants(pid: int) -> list[int]:
     """Return the children of a process, their children, and so on."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+        return []
     return [one for child in map(int, children) for one in (child, *list_descendants(child))]

@@ -13,7 +13,7 @@ from anabranch.config.settings import Settings
 from services.storage import Storage
 from sql.offset_store import PgOffsetStore
 from sql.pool import Pool
-from streams.memory_log import MemoryLog
+from tests.fakes.memory_log import MemoryLog
 
 TOPICS = (
     "raw",

@@ -15,10 +15,10 @@ from anabranch.composition.api import prepare_api
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
-from engines.embed.null import NullEmbedder
 from processors import STAGES
 from services.generations.first_generation import FIRST_GENERATION
 from streams.stage_consumer import format_group_name
+from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import api_client
 from tests.support.eventually import eventually
 

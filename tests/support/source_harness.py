@@ -12,11 +12,11 @@ from schemas.events import DocumentReceived
 from schemas.records import Record, StoredRecord
 from schemas.sources import DebeziumSource, RowMapping, SourceSpec
 from streams.codec import Codec
-from streams.memory_log import MemoryLog
 from streams.sources.change_applier import BatchPosition, ChangeApplier
 from streams.sources.debezium import SnapshotEnd, parse_change_events
-from streams.sources.memory_store import MemorySourceStore
 from streams.sources.raw_producer import RawProducer
+from tests.fakes.memory_log import MemoryLog
+from tests.fakes.memory_source_store import MemorySourceStore
 from tests.support.simulated_table import TOPIC
 
 FIXED_TIME = datetime(2026, 1, 1, tzinfo=UTC)

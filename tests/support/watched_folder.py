@@ -15,13 +15,13 @@ from schemas.errors import DatabaseUnavailable
 from schemas.records import Position, Record
 from schemas.sources import DeclaredSource, FolderSource, SourceSpec
 from streams.codec import Codec
-from streams.memory_log import MemoryLog
 from streams.sources.folder_reader import FolderReader
 from streams.sources.folder_scan import FolderScan, FolderScanner
 from streams.sources.item_state import ItemStates
-from streams.sources.memory_store import MemorySourceStore
 from streams.sources.raw_producer import RawProducer
 from tests.fakes.known_documents import NoKnownDocuments
+from tests.fakes.memory_log import MemoryLog
+from tests.fakes.memory_source_store import MemorySourceStore
 from tests.support.raw_documents import read_current_documents
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -19,10 +19,11 @@ from retrieval.profiles import ProfileCatalog
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.entities import EntityAmendment
 from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
-from schemas.event_feed import FeedFilter, FeedMessage, LogPage
+from schemas.event_feed import EventCounts, FeedFilter, FeedMessage, LogPage
 from schemas.events.control import Scope
 from schemas.exams import Exam
 from schemas.facts import Fact, FactReceipt, FactRequest, FactStatus
+from schemas.findings import Finding
 from schemas.generations import IndexConfig
 from schemas.ids import sha256_hex
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
@@ -236,8 +237,24 @@ class FakeDocuments:
         }
         return [chunk], None
 
-    async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
-        return DocumentText(document_id, "# Title", None) if document_id == DOCUMENT_ID else None
+    async def fetch_entities(
+        self, caller: Principal, document_id: UUID, *, after: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        mention = {"chunk_id": str(JOB_ID), "name": "Heron", "char_start": 0, "char_end": 5}
+        entity = {"id": str(JOB_ID), "type": "ORG", "name": "Heron", "mentions": 1}
+        return [entity | {"occurrences": [mention]}], None
+
+    async def fetch_revision_file(
+        self, caller: Principal, document_id: UUID, revision: int
+    ) -> dict[str, Any] | None:
+        found = document_id == DOCUMENT_ID and revision == DOCUMENT_BODY["revision"]
+        return dict(DOCUMENT_BODY) if found else None
+
+    async def fetch_text(
+        self, caller: Principal, document_id: UUID, revision: int | None = None
+    ) -> DocumentText | None:
+        found = document_id == DOCUMENT_ID and revision in (None, DOCUMENT_BODY["revision"])
+        return DocumentText(document_id, "# Title", None) if found else None
 
     async def fetch_status(self, caller: Principal, **by: Any) -> dict[str, Any] | None:
         return (
@@ -488,6 +505,11 @@ class MemoryFeed:
     ) -> LogPage:
         return LogPage(items=[], next=after, end=True, missed=0)
 
+    async def count_events(
+        self, caller: Principal, topics: Sequence[str], *, bucket_s: int, **_: Any
+    ) -> EventCounts:
+        return EventCounts(bucket_seconds=bucket_s, items=[])
+
     async def follow(
         self, caller: Principal, events: FeedFilter, *, after: str | None
     ) -> AsyncGenerator[FeedMessage, None]:
@@ -666,6 +688,36 @@ class NoAuditEvents:
         return [], None
 
 
+class QuietMonitoring:
+    async def list_topics(self) -> list[dict[str, Any]]:
+        return [{"topic": "raw", "partitions": 1, "records": 0}]
+
+    async def describe_topic(self, topic: str) -> dict[str, Any]:
+        raise NotFound(f"no topic {topic}", remedy="None.")
+
+    async def describe_stages(self, caller: Principal) -> dict[str, Any]:
+        blocked: dict[str, Any] = {"horizon": None, "locks": []}
+        return {"window_seconds": 60.0, "items": [], "circuits": {}} | blocked
+
+    async def describe_system(self, caller: Principal) -> dict[str, Any]:
+        return {
+            "version": "0",
+            "python": "3",
+            "platform": "Linux",
+            "started_at": datetime(2026, 1, 1, tzinfo=UTC),
+            "uptime_seconds": 1.0,
+            "backends": {"database": "postgres"},
+            "postgres": {"version": "18", "pgvector": "0.8.1"},
+            "disk": {"total_bytes": 2, "free_bytes": 1, "reserve_bytes": 1},
+            "open_streams": {"events": 0, "answers": 0},
+            "tenants": None,
+        }
+
+
+async def find_nothing() -> list[Finding]:
+    return [Finding("python", "pass", "3.11")]
+
+
 async def authenticate_as_operator(credential: str | None, tenant: str | None) -> Principal:
     return Principal(id="local", tenant="default", role="operator")
 
@@ -705,6 +757,8 @@ def make_services(**replaced: Any) -> Services:
         "collections": MemoryCollections(),
         "listings": NoRecords(),
         "sources": NoSources(),
+        "monitoring": QuietMonitoring(),
+        "diagnose": find_nothing,
         "erasures": NoErasures(),
         "replays": NoReplays(),
         "generations": FakeGenerations(),
@@ -721,6 +775,7 @@ def make_services(**replaced: Any) -> Services:
         "check_readiness": ready,
         "get_health": health,
         "render_metrics": lambda: (b"metric 1\n", "text/plain"),
+        "list_settings": list,
         "get_config_schema": lambda: {"settings": {}, "profile": {}, "profiles": {}},
         "link_signer": LinkSigner(b"secret"),
         "runs": None,

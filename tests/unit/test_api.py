@@ -430,6 +430,20 @@ async def test_file_range_request_returns_partial_content(client: httpx2.AsyncCl
     assert "n%C3%A3o.bin" in whole.headers["content-disposition"]
 
 
+async def test_file_and_markdown_of_one_revision_are_served(client: httpx2.AsyncClient) -> None:
+    at = f"/v1/documents/{DOCUMENT_ID}"
+    assert (await client.get(f"{at}/file", params={"revision": 1})).content == FILE_BYTES
+    assert (await client.get(f"{at}/markdown", params={"revision": 1})).text == "# Title"
+    for path in ("file", "markdown"):
+        unknown = await client.get(f"{at}/{path}", params={"revision": 2})
+        assert_problem(unknown, 404, "NOT_FOUND")
+        assert_problem(
+            await client.get(f"{at}/{path}", params={"revision": 2**31}), 422, "INVALID_REQUEST"
+        )
+    signed = await client.get(f"{at}/file", params={"revision": 1, "signed": True})
+    assert_problem(signed, 422, "INVALID_REQUEST")
+
+
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
@@ -455,6 +469,7 @@ async def test_unknown_resource_is_404_with_remedy(client: httpx2.AsyncClient) -
         "documents/{}/file",
         "documents/{}/markdown",
         "documents/{}/chunks",
+        "documents/{}/entities",
         "runs/{}",
         "entities/{}",
         "ingest/status/{}",

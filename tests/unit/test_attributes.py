@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from engines.sentence_splitter import RuleSentenceSplitter
-from retrieval.attributes import find_attribute
-from retrieval.confidence import assess_evidence
+from retrieval.attributes import find_attribute, find_predicate
+from retrieval.confidence import assess_evidence, find_missing_predicate
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import (
     Evidence,
@@ -40,9 +40,9 @@ def plan(question: str, language: str) -> QueryPlan:
     return plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
 
 
-def assess(
-    question: str, text: str, language: str = "en", least_similarity: float = -1.0
-) -> RelevanceDecision:
+def weigh(
+    question: str, text: str, language: str, least_similarity: float
+) -> tuple[Evidence, list[ContextPassage]]:
     contexts: list[ContextPassage] = list(make_contexts(text))
     candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
     states, token_ids = token_states_of(question)
@@ -57,14 +57,20 @@ def assess(
         compared.reverse,
         locate_words(question),
     )
-    query_plan = plan(question, language)
-    features = compute_selection_features(candidates, query_plan, similarities)
+    features = compute_selection_features(candidates, plan(question, language), similarities)
+    return Evidence(candidates, combine_features(features), similarities), contexts
+
+
+def assess(
+    question: str, text: str, language: str = "en", least_similarity: float = -1.0
+) -> RelevanceDecision:
+    evidence, contexts = weigh(question, text, language, least_similarity)
     return assess_evidence(
         RelevanceDecision(False, 0.9, 0.5, 0.0, "rules"),
-        Evidence(candidates, combine_features(features), similarities),
+        evidence,
         contexts,
         [0.9, 0.1],
-        query_plan,
+        plan(question, language),
         AnswerProfile(min_confidence=0.0),
     )
 
@@ -104,6 +110,49 @@ def test_attribute_is_read_from_the_form_of_the_question(
     attribute = find_attribute(question, language)
     places = attribute.words if attribute else ()
     assert [question[slice(*place)] for place in places] == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "language", "expected"),
+    [
+        ("Which applicant is recommended?", "en", "recommended"),
+        ("Which paint was sold?", "en", "sold"),
+        ("Qual candidato foi escolhido?", "pt", "escolhido"),
+        ("¿Qué candidato fue elegido?", "es", "elegido"),
+        ("¿Qué casa fue vendida?", "es", "vendida"),
+        ("Quel candidat est recommandé ?", "fr", "recommandé"),
+        ("Welcher Bewerber wird empfohlen?", "de", "empfohlen"),
+        # More is said of it, or nothing.
+        ("Which applicant is recommended by the board?", "en", None),
+        ("Which applicant is best?", "en", None),
+        ("When was the hall painted?", "en", None),
+        ("What is the hall painted?", "en", None),
+    ],
+)
+def test_predicate_ends_a_question_of_which_thing(
+    question: str, language: str, expected: str | None
+) -> None:
+    place = find_predicate(question, language)
+    assert (question[slice(*place)] if place else None) == expected
+
+
+PAINTS = "The paint Marin was chosen in May. The paint Delta dries in two hours."
+
+
+@pytest.mark.parametrize(
+    ("question", "similarity", "missing"),
+    [
+        ("Which paint was sold?", -1.0, ["sold"]),
+        ("Which paint was chosen?", -1.0, []),
+        # In other words.
+        ("Which paint was selected?", 0.5, []),
+    ],
+)
+def test_predicate_that_nothing_says_is_missing(
+    question: str, similarity: float, missing: list[str]
+) -> None:
+    evidence, _ = weigh(question, PAINTS, "en", similarity)
+    assert find_missing_predicate(evidence, [PAINTS], plan(question, "en")) == missing
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import random
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.generations import LexicalConfig
@@ -18,6 +18,7 @@ from sql.bm25 import (
     estimate_rows,
     find_unseen_conjunctions,
 )
+from tests.support.repetitions import draw_examples
 
 ChunkTerms = list[frozenset[str]]
 
@@ -80,7 +81,7 @@ def test_expected_rows_multiplies_document_frequencies() -> None:
     assert estimate_rows((Term("c", "a", 50, 100), Term("c", "b", 20, 100))) == pytest.approx(10)
 
 
-@settings(max_examples=200, deadline=None)
+@draw_examples(200)
 @given(st.integers(0, 10**6), st.integers(2, 8), st.integers(1, 60), st.floats(0.1, 20))
 def test_unseen_chunk_cannot_reach_winning_score(
     seed: int, words: int, budget: int, least: float

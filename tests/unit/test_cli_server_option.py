@@ -13,8 +13,7 @@ from anabranch.cli import main
 from tests.fakes.asgi_server import run_asgi_app
 
 LOCAL_COMMANDS = [
-    *(("topics", name) for name in ("list", "lag", "verify", "create", "acls")),
-    ("topics", "describe", "raw"),
+    *(("topics", name) for name in ("verify", "create", "acls")),
     *(("db", name) for name in ("migrate", "status", "checksum", "check")),
     ("config", "show"),
     ("down",),

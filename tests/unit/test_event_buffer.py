@@ -12,8 +12,8 @@ from schemas.records import Position, Record
 from schemas.topics import MAX_EVENT_BYTES, QUERIES, count_partitions
 from services.query.event_buffer import QueryEventBuffer
 from streams.codec import Codec
-from streams.memory_log import MemoryLog
 from streams.payload_keys import PlainKeys
+from tests.fakes.memory_log import MemoryLog
 from tests.support.eventually import eventually
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

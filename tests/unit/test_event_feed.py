@@ -24,9 +24,9 @@ from schemas.principals import Principal
 from schemas.topics import count_partitions
 from services.monitoring.event_feed import PAGE_SIZE, EventFeed, LogEntryBuilder
 from streams.codec import Codec
-from streams.memory_log import MemoryLog
 from streams.offset_feed import OffsetFeed
 from tests.fakes.event_feed import DOCUMENT_ID, SingleGeneration, make_record
+from tests.fakes.memory_log import MemoryLog
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.api_fakes import FakeDocuments
 

@@ -385,10 +385,3 @@ def test_quoted_phrases_and_excluded_words_choose_sentences(question: str, kept:
     quoted = [item.text for item, score in zip(candidates, scores, strict=True) if score > 0]
     assert len(quoted) == len(kept)
     assert all(part in text for part, text in zip(kept, quoted, strict=True))
-
-
-def test_sentence_that_names_another_code_is_last() -> None:
-    text = "Seal KX-4410 fits pump one. Seal KX\u00ad4430 fits pump three. Seals are red."
-    candidates = extract_quote_candidates(make_contexts(text), RuleSentenceSplitter())
-    scores = demote_other_rows(candidates, plan("Which pump does KX-4430 fit?"), [3.0, 2.0, 1.0])
-    assert [score > 0 for score in scores] == [False, True, True]

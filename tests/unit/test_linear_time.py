@@ -9,7 +9,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -26,6 +26,7 @@ from engines.sentence_splitter import RuleSentenceSplitter
 from retrieval.words import extract_content_words
 from schemas.generations import ChunkConfig
 from schemas.values import Block, BlockKind, ChildChunk, ParentChunk, Span, Transcript
+from tests.support.repetitions import draw_examples
 from tests.unit.regex_patterns import (
     REPEATED_UNITS,
     PatternUse,
@@ -236,8 +237,8 @@ def test_sentence_splitting_of_long_texts_takes_linear_time(unit: str) -> None:
 TEXTS = st.text(alphabet=string.ascii_letters[:6] + "AB. ,;-!?12@\n\t|#[]()*_é€$/:", max_size=60)
 
 
+@draw_examples(300)
 @given(TEXTS)
-@settings(max_examples=300, deadline=None)
 def test_linear_patterns_match_same_as_plain_patterns(text: str) -> None:
     """The patterns match like their plain forms, which may take quadratic time."""
     import re

@@ -16,7 +16,7 @@ from services.replay.service import (
     find_missing_ranges,
     resolve_offset_range,
 )
-from streams.memory_log import MemoryLog
+from tests.fakes.memory_log import MemoryLog
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OWN, OTHER = UUID(int=1), UUID(int=2)

@@ -6,27 +6,34 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, get_args
 from uuid import UUID
 
 import httpx2
 import pytest
 
+from api.app import OPERATIONS as DECLARED
 from api.app import create_app
-from api.audit import AUDITED_ACTIONS
 from api.authentication import MAX_ADDRESSES, WINDOW_S, FailureLimit
-from api.roles import PUBLIC_OPERATIONS, REQUIRED_ROLES
 from schemas.errors import LogUnavailable, Unauthenticated
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.principals import ROLES, Principal, Role
 from tests.support.openapi import build_openapi_document
 from tests.unit.api_fakes import MemoryFeed, RecordingAuditLog, make_services
 
-OPERATIONS = {
-    operation["operationId"]: (method, path, operation)
-    for path, methods in build_openapi_document()["paths"].items()
-    for method, operation in methods.items()
-}
+
+@cache
+def list_operations() -> dict[str, tuple[str, str, dict[str, Any]]]:
+    return {
+        operation["operationId"]: (method, path, operation)
+        for path, methods in build_openapi_document()["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+REQUIRED_ROLES = {name: one.role for name, one in DECLARED.items() if one.role is not None}
+PUBLIC_OPERATIONS = DECLARED.keys() - REQUIRED_ROLES.keys()
 READ_ONLY_OPERATIONS = {"plan_generation", "compare_generations"}
 AUDITED_BY_SERVICE = {"create_key", "rotate_key", "revoke_key"}
 
@@ -59,14 +66,15 @@ async def open_api(role: str, **replaced: Any) -> AsyncIterator[httpx2.AsyncClie
 
 
 def test_every_operation_declares_its_role() -> None:
-    assert OPERATIONS.keys() == REQUIRED_ROLES.keys() | PUBLIC_OPERATIONS
+    assert list_operations().keys() == DECLARED.keys()
+    assert {"livez", "readyz", "get_signed_file"} == PUBLIC_OPERATIONS
     assert set(get_args(Role)) == set(REQUIRED_ROLES.values())
 
 
 def test_every_operation_documents_its_credential() -> None:
     document = build_openapi_document()
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
-    for name, (_, _, operation) in OPERATIONS.items():
+    for name, (_, _, operation) in list_operations().items():
         assert ("security" in operation) == (name not in PUBLIC_OPERATIONS)
         assert name in PUBLIC_OPERATIONS or {"401", "403", "429"} <= operation["responses"].keys()
 
@@ -74,15 +82,17 @@ def test_every_operation_documents_its_credential() -> None:
 def test_every_administrative_operation_is_audited() -> None:
     changing = {
         name
-        for name, (method, _, _) in OPERATIONS.items()
+        for name, (method, _, _) in list_operations().items()
         if method != "get" and REQUIRED_ROLES.get(name) in ("admin", "operator")
     }
-    assert changing - READ_ONLY_OPERATIONS == AUDITED_ACTIONS.keys() | AUDITED_BY_SERVICE
+    assert changing - READ_ONLY_OPERATIONS == AUDITED_BY_SERVICE | {
+        name for name, one in DECLARED.items() if one.audit is not None
+    }
 
 
 @pytest.mark.parametrize("operation", sorted(REQUIRED_ROLES))
 async def test_operation_refuses_the_next_lower_role(operation: str) -> None:
-    method, path, _ = OPERATIONS[operation]
+    method, path, _ = list_operations()[operation]
     filled = path.replace("{action}", "pause").replace("{key_id}", "0" * 16)
     while "{" in filled:
         filled = filled[: filled.index("{")] + str(UUID(int=1)) + filled[filled.index("}") + 1 :]

@@ -132,7 +132,7 @@ class FlakyEngine:
 
 async def wait_until(is_met: Callable[[], bool]) -> None:
     """Check at every step of the event loop: retries have no delay here, and attempts count."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_met():
             await asyncio.sleep(0)
 

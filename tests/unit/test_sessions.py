@@ -50,7 +50,7 @@ async def make_login_link(browser: httpx2.AsyncClient) -> str:
 async def test_login_link_opens_exactly_one_session(browser: httpx2.AsyncClient) -> None:
     link = await make_login_link(browser)
     opened = await browser.get(link)
-    assert (opened.status_code, opened.headers["location"]) == (303, "/")
+    assert (opened.status_code, opened.headers["location"]) == (303, "ui/")
     cookie = opened.headers["set-cookie"]
     assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower() and TOKEN not in cookie
     assert (await browser.get("/v1/documents")).status_code == 200
@@ -67,7 +67,7 @@ async def test_used_login_link_leads_on_with_a_session_and_explains_itself_witho
     link = await make_login_link(browser)
     await browser.get(link)
     again = await browser.get(link, headers={"Accept": "text/html"})
-    assert (again.status_code, again.headers["location"]) == (303, "/")
+    assert (again.status_code, again.headers["location"]) == (303, "ui/")
     assert "set-cookie" not in again.headers
     browser.cookies.clear()
     page = await browser.get(link, headers={"Accept": "text/html,*/*"})

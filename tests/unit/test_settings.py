@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -311,3 +312,12 @@ def test_generation_without_recorded_constants_of_the_vector_index_is_current() 
 def test_odd_assignment_is_refused_with_its_reason(assignment: str, detail: str) -> None:
     with pytest.raises(ConfigurationError, match=detail):
         override_settings(load_settings(), [assignment])
+
+
+def test_variables_of_the_checks_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (Path(__file__).parents[2] / ".ci/run").read_text(encoding="utf-8")
+    variables = re.findall(r"\b(ANABRANCH_\w+)=(\w+)", script)
+    assert variables
+    for name, value in variables:
+        monkeypatch.setenv(name, value)
+    load_settings()

@@ -18,8 +18,8 @@ from schemas.sources import DeclaredSource, SequenceReset, SourceRequest, Source
 from services.sources.service import SourceService
 from services.sources.supervisor import SourceEpochs, SourceReader, SourceSupervisor
 from streams.codec import Codec
-from streams.memory_log import MemoryLog
-from streams.sources.memory_store import MemorySourceStore
+from tests.fakes.memory_log import MemoryLog
+from tests.fakes.memory_source_store import MemorySourceStore
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.eventually import eventually
 

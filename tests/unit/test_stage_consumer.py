@@ -66,7 +66,7 @@ async def test_ended_subscription_is_restarted(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(stage_consumer, "RETRY_DELAY_S", 0)
     readings = ScriptedSubscription([await_cancelled_future, return_normally, raise_unavailable])
     running = asyncio.create_task(make_consumer(readings).run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await readings.reading.wait()
     assert readings.run_count == 4
     running.cancel()

@@ -118,14 +118,14 @@ def test_pool_runs_lowest_rank_first_and_skips_cancelled_work() -> None:
         threading.Event(),
         [],
     )
-    first = lanes.submit(lambda: (began.set(), gate.wait(10)))
-    assert began.wait(10)
+    first = lanes.submit(lambda: (began.set(), gate.wait(60)))
+    assert began.wait(60)
     waiting = [lanes.submit(lambda rank=rank: done.append(rank), rank) for rank in (30, 10, 20)]
     dropped = lanes.submit(lambda: done.append("dropped"), 5)
     assert dropped.cancel()
     gate.set()
     for future in [first, *waiting]:
-        future.result(10)
+        future.result(60)
     lanes.close()
     assert done == [10, 20, 30]
 
@@ -140,13 +140,13 @@ async def test_pool_propagates_errors_to_caller() -> None:
 
 def test_closing_pool_waits_for_running_and_cancels_queued_work() -> None:
     lanes, began, gate = PriorityThreadPool(1, "test"), threading.Event(), threading.Event()
-    running = lanes.submit(lambda: (began.set(), gate.wait(10)))
-    assert began.wait(10)
+    running = lanes.submit(lambda: (began.set(), gate.wait(60)))
+    assert began.wait(60)
     waiting = lanes.submit(lambda: "never")
     closing = threading.Thread(target=lanes.close)
     closing.start()
     gate.set()
-    closing.join(10)
+    closing.join(60)
     assert running.done() and waiting.cancelled()
     lanes.close()
 

@@ -9,12 +9,12 @@ from schemas.errors import EngineUnavailable
 from schemas.ports.sources import RevisitResult
 from schemas.sources import DeclaredSource, SourceSpec, UrlsSource
 from streams.codec import Codec
-from streams.memory_log import MemoryLog
 from streams.sources.item_state import ItemStates
-from streams.sources.memory_store import MemorySourceStore
 from streams.sources.raw_producer import RawProducer
 from streams.sources.urls_reader import UrlsReader
 from tests.fakes.known_documents import NoKnownDocuments
+from tests.fakes.memory_log import MemoryLog
+from tests.fakes.memory_source_store import MemorySourceStore
 
 AWAY, THERE = "http://away.example/a", "http://there.example/b"
 

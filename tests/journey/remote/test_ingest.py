@@ -131,7 +131,7 @@ async def test_wrong_embedding_dimension_is_retried_and_reported(
         working = asyncio.create_task(worker.run())
         async with api_client(services) as http:
             receipt = (await http.post("/v1/ingest", json={"text": LOCK_NOTE})).json()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 await observer.retrying.wait()
             assert observer.reason == "ENGINE_WRONG_DIMENSION"
             assert (await http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")).json()[

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -134,15 +136,16 @@ def test_unreadable_file_is_rejected_with_code_and_remedy(
 
 
 @pytest.mark.parametrize(
-    "data",
+    "make_archive",
     [
-        sample_files.make_archive_bomb(),
-        sample_files.make_understated_archive_bomb(),
-        sample_files.make_archive_with_entries(archive.MAX_ENTRIES),
+        sample_files.make_archive_bomb,
+        sample_files.make_understated_archive_bomb,
+        partial(sample_files.make_archive_with_entries, archive.MAX_ENTRIES),
     ],
+    ids=["stated size", "understated size", "entries"],
 )
-def test_archive_bomb_is_rejected(tmp_path: Path, data: bytes) -> None:
-    path = write_file(tmp_path, "x", data)
+def test_archive_bomb_is_rejected(tmp_path: Path, make_archive: Callable[[], bytes]) -> None:
+    path = write_file(tmp_path, "x", make_archive())
     with pytest.raises(LimitExceeded) as caught:
         archive.check_unpacked_size(path)
     assert caught.value.code == "ARCHIVE_BOMB"

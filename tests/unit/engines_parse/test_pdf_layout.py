@@ -186,7 +186,7 @@ def test_monospaced_passage_is_code_unless_whole_page_is(tmp_path: Path) -> None
     assert [kind for kind, _ in list_blocks(parse_drawn_pdf(tmp_path, typed))] == ["paragraph"]
 
 
-def test_running_headers_and_page_numbers_are_dropped(tmp_path: Path) -> None:
+def test_running_headers_are_kept_once_and_page_numbers_dropped(tmp_path: Path) -> None:
     numbers = iter(range(1, 100))
 
     def draw(canvas: Canvas) -> None:
@@ -197,6 +197,7 @@ def test_running_headers_and_page_numbers_are_dropped(tmp_path: Path) -> None:
 
     found = parse_drawn_pdf(tmp_path, draw, pages=4)
     assert [text.split()[0] for _, text in list_blocks(found)] == [
+        "Handbook",
         "Page1",
         "Page2",
         "Page3",

@@ -1,0 +1,1 @@
+"""The web UI in Chromium, against a real server with real documents."""

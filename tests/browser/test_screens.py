@@ -1,0 +1,86 @@
+"""Every screen at every width, in both themes and languages: accessible and without errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import find_violations, is_scrolled_sideways, visit
+from tests.support.server_process import open_http_client
+
+SCREENS = (
+    "query",
+    "runs",
+    "documents",
+    "graph",
+    "facts",
+    "events",
+    "pipeline",
+    "dead-letters",
+    "generations",
+    "replays",
+    "sources",
+    "profiles",
+    "settings",
+    "evaluation",
+    "keys",
+    "audit",
+    "system",
+)
+RUN_TABS = ("answer", "retrieval", "fusion", "context", "judge", "trace")
+DOCUMENT_TABS = ("overview", "pages", "chunks", "entities", "revisions", "lineage", "events")
+
+
+@pytest.fixture(scope="module")
+def addresses(server: dict[str, Any]) -> list[str]:
+    """Every address of the UI, with a run and a document where it names one."""
+    with open_http_client(server) as http:
+        runs = http.get("/v1/runs").json()["items"]
+        documents = http.get("/v1/documents").json()["items"]
+    run = next(one["run_id"] for one in runs if one["refused"] is False)
+    document = next(
+        one["document_id"] for one in documents if one["media_type"] == "application/pdf"
+    )
+    return [
+        *(f"/{name}" for name in SCREENS),
+        *(f"/runs/{run}/{tab}" for tab in RUN_TABS),
+        *(f"/documents/{document}/{tab}" for tab in DOCUMENT_TABS),
+    ]
+
+
+def wait_until_loaded(page: Page) -> None:
+    expect(page.locator("main h1")).to_be_visible()
+    expect(page.locator("main [aria-busy=true]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_screen_is_accessible(
+    browser: Browser, server: dict[str, Any], addresses: list[str], scheme: str
+) -> None:
+    findings = []
+    with visit(browser, server, color_scheme=scheme) as visitor:
+        for address in addresses:
+            page = visitor.open(address)
+            wait_until_loaded(page)
+            findings += [f"{address} {finding}" for finding in find_violations(page)]
+            page.close()
+    assert findings == []
+
+
+@pytest.mark.parametrize(("width", "locale"), [(390, "pt-BR"), (768, "en-US")])
+def test_every_screen_fits_a_narrow_window(
+    browser: Browser, server: dict[str, Any], addresses: list[str], width: int, locale: str
+) -> None:
+    wide, titles = [], set()
+    with visit(browser, server, width=width, locale=locale) as visitor:
+        for address in addresses:
+            page = visitor.open(address)
+            wait_until_loaded(page)
+            titles.add(page.title())
+            if is_scrolled_sideways(page):
+                wide.append(address)
+            page.close()
+    assert wide == []
+    assert ("Documentos · Anabranch" in titles) == (locale == "pt-BR")

@@ -1,0 +1,96 @@
+"""Vertical writing in PDFs, and fonts that a PDF does not embed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reportlab.pdfbase import pdfmetrics
+from reportlab.pdfbase.cidfonts import UnicodeCIDFont
+from reportlab.pdfgen.canvas import Canvas
+
+from tests.unit.engines_parse.drawn_pdfs import draw_lines, parse_drawn_pdf
+
+FONTS = {
+    "ja": "HeiseiMin-W3",
+    "zh": "STSong-Light",
+    "tw": "MSung-Light",
+    "ko": "HYSMyeongJo-Medium",
+}
+
+
+@pytest.fixture(autouse=True)
+def register_fonts() -> None:
+    for font in FONTS.values():
+        pdfmetrics.registerFont(UnicodeCIDFont(font))
+
+
+def draw_columns(canvas: Canvas, font: str, columns: list[str], pitch: float = 18) -> None:
+    canvas.setFont(font, 14)
+    for i, column in enumerate(columns):
+        for j, letter in enumerate(column):
+            canvas.drawString(500 - 30 * i, 760 - pitch * j, letter)
+
+
+@pytest.mark.parametrize(
+    ("language", "columns", "expected"),
+    [
+        ("ja", ["入場料は八百円", "休館日は月曜"], "入場料は八百円休館日は月曜"),
+        ("ja", ["会議は三時です。", "部屋は五階です。"], "会議は三時です。\n部屋は五階です。"),
+        ("zh", ["门票价格为八十元", "星期一闭馆"], "门票价格为八十元星期一闭馆"),
+        ("tw", ["會議室在三樓"], "會議室在三樓"),
+        ("ko", ["입장료는팔백원"], "입장료는팔백원"),
+        # A column that ends far above the others ends a paragraph.
+        ("ja", ["開館時間", "午前九時から午後五時まで"], "開館時間\n午前九時から午後五時まで"),
+    ],
+)
+@pytest.mark.parametrize("pitch", [14, 18, 22])
+def test_columns_are_read_from_the_top_and_from_the_right(
+    tmp_path: Path, language: str, columns: list[str], expected: str, pitch: float
+) -> None:
+    def draw(canvas: Canvas) -> None:
+        draw_columns(canvas, FONTS[language], columns, pitch)
+        draw_lines(canvas, 60, 300, ["The body text of this page is plain."], 11)
+
+    found = parse_drawn_pdf(tmp_path, draw)
+    assert expected in found.markdown
+    assert "The body text of this page is plain." in found.markdown
+    block = next(
+        block
+        for block in found.blocks
+        if expected == found.markdown[block.span.char_start : block.span.char_end]
+    )
+    assert block.span.page == 1
+    assert block.span.box is not None and block.span.box[2] > 0.8 > block.span.box[3]
+
+
+def test_vertical_font_is_read_in_columns(tmp_path: Path) -> None:
+    pdfmetrics.registerFont(UnicodeCIDFont("HeiseiMin-W3", isVertical=True))
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("HeiseiMin-W3", 14)
+        canvas.drawString(500, 760, "入場料は八百円です。")
+        canvas.drawString(470, 760, "休館日は月曜です。")
+
+    assert "入場料は八百円です。\n休館日は月曜です。" in parse_drawn_pdf(tmp_path, draw).markdown
+
+
+def test_horizontal_lines_stay_lines_and_wrap_without_a_space(tmp_path: Path) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("HeiseiMin-W3", 14)
+        canvas.drawString(72, 760, "この施設の入場料は大人八百円、子")
+        canvas.drawString(72, 742, "供四百円です。休館日は月曜です。")
+
+    assert "大人八百円、子供四百円です。" in parse_drawn_pdf(tmp_path, draw).markdown
+
+
+def test_letters_set_apart_in_lines_are_no_columns(tmp_path: Path) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("HeiseiMin-W3", 14)
+        for row, line in enumerate(["入場料表", "大人八百", "子供四百"]):
+            for column, letter in enumerate(line):
+                canvas.drawString(72 + 18 * column, 760 - 40 * row, letter)
+
+    found = parse_drawn_pdf(tmp_path, draw).markdown.replace(" ", "")
+    assert "入場料表" in found
+    assert found.index("入場料表") < found.index("大人八百")

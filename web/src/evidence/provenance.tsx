@@ -1,0 +1,55 @@
+import { Link } from '@tanstack/react-router';
+import { useWords } from '@/shared/i18n';
+import { Id } from '@/shared/ui/bits';
+import { clock } from './clock';
+import type { Hit } from './context';
+import classes from './evidence.module.css';
+import { useRevision } from './source';
+import { evidenceWords } from './words';
+
+/** Where a passage is from: section, page or cells, revision, hash of the file, lineage. */
+export function Provenance({ hit }: { hit: Hit }) {
+  const words = useWords(evidenceWords);
+  const revision = useRevision(hit.documentId, hit.revision);
+  const pages = [
+    ...new Set([
+      ...hit.spans.flatMap((span) => (span.page ? [span.page] : [])),
+      ...(hit.pages ?? []),
+    ]),
+  ].sort((a, b) => a - b);
+  const cells = hit.spans.flatMap((span) =>
+    span.cells ? [span.sheet ? `${span.sheet}!${span.cells}` : span.cells] : [],
+  );
+  const start = hit.spans.find((span) => typeof span.start_s === 'number')?.start_s;
+  const end = hit.spans.findLast((span) => typeof span.end_s === 'number')?.end_s;
+  // The title stands above.
+  const section = (hit.section ?? '')
+    .split(' > ')
+    .filter((part) => part !== hit.title)
+    .join(' › ');
+  const hash = revision.data?.content_sha256;
+  return (
+    <div className={classes.provenance}>
+      {section && <span className="foreign">{section}</span>}
+      {pages.length > 0 && <span>{words.pages(pages.join(', '))}</span>}
+      {cells.length > 0 && <span className="foreign">{cells.join(', ')}</span>}
+      {typeof start === 'number' && (
+        <span>
+          {clock(start)}
+          {typeof end === 'number' && `–${clock(end)}`}
+        </span>
+      )}
+      <span>
+        {words.revision} {hit.revision}
+      </span>
+      {hash && (
+        <span>
+          {words.hash} <Id id={hash} />
+        </span>
+      )}
+      <Link to="/documents/$document/$tab" params={{ document: hit.documentId, tab: 'lineage' }}>
+        {words.lineage}
+      </Link>
+    </div>
+  );
+}

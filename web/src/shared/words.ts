@@ -1,0 +1,48 @@
+import { defineWords } from './i18n';
+
+export const sharedWords = defineWords(
+  {
+    loading: 'Loading…',
+    retry: 'Try again',
+    copy: 'Copy',
+    copied: 'Copied',
+    cancel: 'Cancel',
+    close: 'Close',
+    more: 'More',
+    loadMore: 'Load more',
+    previous: 'Previous',
+    next: 'Next',
+    nameToConfirm: (name: string) => `Type ${name} to confirm.`,
+    none: 'none',
+    rows: (n: string) => `${n} rows`,
+    signIn: {
+      title: 'Sign in',
+      hint: 'Open the link that `anabranch up` printed, or run this command for a new one:',
+      orKey: 'Or enter an API key. This page keeps it until you reload.',
+      key: 'API key',
+      submit: 'Sign in',
+    },
+  },
+  {
+    loading: 'Carregando…',
+    retry: 'Tentar de novo',
+    copy: 'Copiar',
+    copied: 'Copiado',
+    cancel: 'Cancelar',
+    close: 'Fechar',
+    more: 'Mais',
+    loadMore: 'Carregar mais',
+    previous: 'Anterior',
+    next: 'Próximo',
+    nameToConfirm: (name) => `Digite ${name} para confirmar.`,
+    none: 'nenhum',
+    rows: (n) => `${n} linhas`,
+    signIn: {
+      title: 'Entrar',
+      hint: 'Abra o link que `anabranch up` mostrou, ou execute este comando para obter outro:',
+      orKey: 'Ou informe uma chave de API. Esta página a guarda até ser recarregada.',
+      key: 'Chave de API',
+      submit: 'Entrar',
+    },
+  },
+);
