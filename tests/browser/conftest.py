@@ -15,6 +15,13 @@ from tests.support.server_process import open_http_client, run_anabranch, run_up
 CORPUS = Path(__file__).parents[2] / "samples/corpus"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Chromium draws with the processor, beside three other test processes on two cores.
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(900))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def chromium() -> None:
     require_chromium()

@@ -47,8 +47,8 @@ def open_up(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
 def test_first_five_minutes(browser: Browser, tmp_path: Path) -> None:
     with open_up(tmp_path) as (server, link):
         context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US")
+        context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
-        page.set_default_timeout(TIMEOUT_MS)
         page.goto(link)
         # The browser is signed in, and the one-time code is out of its address.
         page.wait_for_url(f"{server['url']}/ui/**")

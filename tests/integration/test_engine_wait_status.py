@@ -48,7 +48,7 @@ async def test_lag_and_doctor_name_the_unavailable_engine(
         )
         assert not (await at_work.fetch_lag("chunk"))["paused"]
         [finding] = [
-            one for one in await stalls.check_stages(settings) if one.name == "stage: embed"
+            one for one in await stalls.check_stages(settings) if one.check == "stage: embed"
         ]
         assert finding.state == "warn" and "http://embedder.test" in finding.detail
         embedder.is_unavailable = False

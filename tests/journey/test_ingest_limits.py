@@ -58,7 +58,7 @@ async def test_upload_below_disk_reserve_returns_507(low_disk_world: ApiWorld) -
         await low_disk_world.http.post("/v1/search", json={"query": "anything"})
     ).status_code == 200
     warning = (await check_data_folder(low_disk_world.settings))[-1]
-    assert (warning.status, DISK_RESERVE_TEXT in warning.detail) == ("warn", True)
+    assert (warning.state, DISK_RESERVE_TEXT in warning.detail) == ("warn", True)
 
 
 async def test_full_blob_store_returns_507(
