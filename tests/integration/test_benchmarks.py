@@ -46,6 +46,7 @@ def write_small_set(folder: Path) -> None:
         (folder / name).write_text("\n".join(lines))
 
 
+@pytest.mark.long
 def test_ablations_measure_every_configuration(tmp_path: Path) -> None:
     write_small_set(tmp_path)
     report = run_program("retrieval_sets", "--ablations", "--chunking=small", str(tmp_path))
@@ -55,6 +56,7 @@ def test_ablations_measure_every_configuration(tmp_path: Path) -> None:
         assert figures["metrics"]["ndcg@10"] == (0 if name.startswith("graph") else 1), name
 
 
+@pytest.mark.long
 def test_vector_indexes_are_compared_with_an_exact_scan(tmp_path: Path) -> None:
     write_small_set(tmp_path)
     report = run_program("vector_indexes", str(tmp_path))
@@ -79,6 +81,7 @@ def test_ratio_below_half_is_a_regression(ratio: float, is_regression: bool) -> 
     assert RatioComparison("pipeline_ratio", ratio, 0.4).is_regression is is_regression
 
 
+@pytest.mark.long
 def test_comparison_with_peers_checks_every_row(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     choices = ["--systems=floor,anabranch", "--measure=ingest,live"]

@@ -32,7 +32,9 @@ async def shop(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
         yield connection
 
 
-@pytest.mark.parametrize("schemas", [True, False], ids=["with schema", "without"])
+@pytest.mark.parametrize(
+    "schemas", [True, pytest.param(False, marks=pytest.mark.long)], ids=["with schema", "without"]
+)
 async def test_debezium_table_changes_become_documents(
     shop: asyncpg.Connection,
     postgres_server: EmbeddedPostgres,

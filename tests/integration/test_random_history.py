@@ -17,7 +17,7 @@ from streams.codec import Codec
 from streams.publisher import build_raw_record
 from tests.support.cluster import WorkerCluster
 from tests.support.eventually import eventually
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_postgres
 from tests.support.pipeline import EVENT_TIME, make_event
 from tests.support.server_process import run_anabranch
 from tests.support.simulated_pipeline import LINES, LONG, SHORT
@@ -72,7 +72,7 @@ class RandomHistory:
         return make_event(name, self.latest_texts[name])
 
 
-@on_both_logs
+@long_on_postgres
 async def test_random_history_leaves_no_orphans_and_latest_texts_win(
     worker_group: WorkerGroup, tmp_path: Path
 ) -> None:

@@ -95,7 +95,10 @@ NEW_TEXTS = {
 @pytest.mark.parametrize(
     ("log_kind", "stage"),
     [
-        *(("postgres", stage) for stage in UPSTREAM_STAGES),
+        *(
+            pytest.param("postgres", stage, marks=[] if stage == "extract" else pytest.mark.long)
+            for stage in UPSTREAM_STAGES
+        ),
         pytest.param("kafka", "chunk", marks=pytest.mark.kafka),
         pytest.param("kafka", "transcribe", marks=[pytest.mark.kafka, pytest.mark.long]),
     ],

@@ -35,7 +35,7 @@ from tests.support.erasure import (
     erase,
 )
 from tests.support.eventually import eventually
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_kafka, on_both_logs
 from tests.support.simulated_pipeline import LineParser
 from tests.support.worker_group import SESSION_TIMEOUT_S, WorkerGroup, run_worker_group
 
@@ -98,7 +98,7 @@ async def test_upload_during_erasure_is_erased_or_ingested_completely(world: Api
     assert first["document_id"] in {result["document_id"] for result in await world.search(CANARY)}
 
 
-@on_both_logs
+@long_on_kafka
 async def test_collection_erasure_includes_unprocessed_uploads(world: ApiWorld) -> None:
     await world.ingest_until_searchable(
         CANARY_TEXT, external_id=METADATA_CANARY, collection="birds"
@@ -132,7 +132,7 @@ class BlockingParser(LineParser):
         return await super().parse(file, plan, part)
 
 
-@on_both_logs
+@long_on_kafka
 async def test_erasure_withdraws_document_while_parser_is_busy(
     settings: Settings, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +165,7 @@ async def test_erasure_withdraws_document_while_parser_is_busy(
 @pytest.mark.parametrize(
     ("log_kind", "paused"),
     [
-        ("postgres", False),
+        pytest.param("postgres", False, marks=pytest.mark.long),
         ("postgres", True),
         pytest.param("kafka", False, marks=pytest.mark.kafka),
     ],
@@ -284,7 +284,7 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
     assert not await fetch_visible_id() and await world.search("Anna Lindqvist")
 
 
-@on_both_logs
+@long_on_kafka
 async def test_running_replay_does_not_restore_erased_documents(world: ApiWorld) -> None:
     for number in range(6):
         await world.ingest_until_searchable(

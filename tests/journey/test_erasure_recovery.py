@@ -29,7 +29,7 @@ from tests.support.erasure import (
     wait_until_erased,
 )
 from tests.support.eventually import eventually
-from tests.support.log_backends import on_both_logs, on_kafka
+from tests.support.log_backends import long_on_kafka, on_both_logs, on_kafka
 
 CANARIES = (CANARY, METADATA_CANARY)
 UNENCRYPTED_SETTINGS = ["log.plain_tenants=default"]
@@ -147,7 +147,7 @@ async def test_recovery_with_old_key_backup_keeps_document_erased(
         await close_pool(pool)
 
 
-@on_both_logs
+@long_on_kafka
 @pytest.mark.parametrize(
     "withdrawn_first", [False, True], ids=["while it answers", "when it was withdrawn"]
 )

@@ -16,7 +16,7 @@ from streams.stage_consumer import format_group_name
 from tests.support.api_world import TIMEOUT_S, ApiWorld
 from tests.support.eventually import eventually
 from tests.support.generation_copies import copy_generation
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_kafka, long_on_postgres, on_both_logs
 
 TEXTS = {
     "heron": "# Herons\n\nThe heron stands still in shallow water and waits for fish.",
@@ -89,7 +89,7 @@ async def test_query_uses_and_names_requested_generation(world: ApiWorld) -> Non
     assert unknown.status_code == 404 and unknown.json()["code"] == "NO_SUCH_GENERATION"
 
 
-@on_both_logs
+@long_on_postgres
 async def test_generation_switch_under_load_fails_no_query(world: ApiWorld) -> None:
     await ingest_texts(world)
     pool = world.worker.storage.pool
@@ -117,7 +117,7 @@ async def test_generation_switch_under_load_fails_no_query(world: ApiWorld) -> N
     )
 
 
-@on_both_logs
+@long_on_kafka
 async def test_searchable_documents_are_found_during_generation_switches(world: ApiWorld) -> None:
     await ingest_texts(world)
     await copy_to_shadow(world)
@@ -226,7 +226,7 @@ async def post_generations(world: ApiWorld, path: str, **body: Any) -> dict[str,
     return dict(response.json())
 
 
-@on_both_logs
+@long_on_kafka
 async def test_comparison_maps_judgements_and_reruns_queries(world: ApiWorld) -> None:
     await ingest_texts(world)
     pool = world.worker.storage.pool
@@ -381,7 +381,7 @@ async def test_generation_is_promoted_rolled_back_and_dropped(world: ApiWorld) -
     await world.ingest_until_searchable("# Owls\n\nThe owl hunts at night.", external_id="owl")
 
 
-@on_both_logs
+@long_on_kafka
 async def test_generation_missing_a_document_is_not_promoted(world: ApiWorld) -> None:
     await ingest_texts(world)
     await copy_to_shadow(world)

@@ -11,7 +11,7 @@ from sql.replays import PgReplays
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
-from tests.support.log_backends import expire_topic, on_both_logs
+from tests.support.log_backends import expire_topic, long_on_kafka, long_on_postgres, on_both_logs
 from tests.support.replay_helpers import (
     compute_database_checksum,
     dry_run_and_replay,
@@ -69,7 +69,7 @@ async def test_replay_applies_document_collection_and_time_filters(world: ApiWor
     assert (await wait_for_replay(world, none))["replayed"] == 0
 
 
-@on_both_logs
+@long_on_kafka
 async def test_replay_can_be_paused_resumed_and_cancelled(world: ApiWorld) -> None:
     for number in range(4):
         await world.ingest_until_searchable(f"Note {number}.", external_id=str(number))
@@ -104,7 +104,7 @@ async def test_invalid_replay_request_is_rejected_with_reason(
     assert response.json()["detail"]
 
 
-@on_both_logs
+@long_on_kafka
 async def test_dry_run_counts_match_replay_for_every_selector(world: ApiWorld) -> None:
     receipts = [
         await world.ingest_until_searchable(
@@ -148,7 +148,7 @@ async def test_dry_run_counts_match_replay_for_every_selector(world: ApiWorld) -
         ] == "done", chosen
 
 
-@on_both_logs
+@long_on_postgres
 async def test_replay_rejects_range_with_expired_records(world: ApiWorld) -> None:
     storage = world.worker.storage
     for number in range(3):
@@ -190,7 +190,7 @@ async def test_replay_rejects_range_with_expired_records(world: ApiWorld) -> Non
         )
 
 
-@on_both_logs
+@long_on_kafka
 async def test_pending_replay_fails_when_its_range_expires(
     world: ApiWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,19 @@ from tests.support.eventually import eventually
 on_both_logs = pytest.mark.parametrize(
     "log_kind", ["postgres", pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True
 )
+long_on_kafka = pytest.mark.parametrize(
+    "log_kind",
+    ["postgres", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.long])],
+    indirect=True,
+)
+long_on_postgres = pytest.mark.parametrize(
+    "log_kind",
+    [
+        pytest.param("postgres", marks=pytest.mark.long),
+        pytest.param("kafka", marks=pytest.mark.kafka),
+    ],
+    indirect=True,
+)
 on_kafka = pytest.mark.parametrize(
     "log_kind", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True
 )
