@@ -19,10 +19,20 @@ from anabranch.cli import build_app
 from anabranch.config.loader import to_environment_name
 from anabranch.config.settings import Settings
 from api.app import create_routes
+from engines.parse import archive, embedded, image
+from engines.parse.formats import FORMATS
 from processors import EVENT_CLASSES, STAGES, TOPICS
 from services.instrumentation.metrics import Metrics
 from streams.asyncapi import get_schema_file_name
 from streams.stage import Stage
+
+LIMIT_SETTINGS = {
+    "ingest.max_bytes",
+    "ingest.max_pages",
+    "ingest.max_characters",
+    "ingest.fetch_timeout_s",
+    "worker.parse_memory",
+}
 
 
 def format_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -70,6 +80,42 @@ def format_settings() -> str:
     return format_table(
         ("environment", "in `anabranch.toml`", "default", "what it is"),
         _iterate_settings(Settings, ()),
+    )
+
+
+def format_formats() -> str:
+    return format_table(
+        ("media type", "files", "text recognition"),
+        [
+            (
+                f"`{one.media_type}`",
+                _format_code(one.extensions),
+                "pages without text" if one.is_paged else "",
+            )
+            for one in FORMATS
+        ],
+    )
+
+
+def format_limits() -> str:
+    """List the limits of a document: first those with a setting."""
+    settings = [
+        (description, default, name)
+        for name, key, default, description in _iterate_settings(Settings, ())
+        if key.strip("`") in LIMIT_SETTINGS
+    ]
+    constants = [
+        ("size of one file inside a document", f"{embedded.MAX_FILE_BYTES // 2**20} MiB"),
+        ("size of all files inside a document", f"{embedded.MAX_TOTAL_BYTES // 2**20} MiB"),
+        ("files inside a document", f"{embedded.MAX_FILES:,}"),
+        ("depth of files inside files", f"{embedded.MAX_DEPTH}"),
+        ("entries of an archive", f"{archive.MAX_ENTRIES:,}"),
+        ("size of an unpacked archive", f"{archive.MAX_UNPACKED_BYTES // 2**20:,} MiB"),
+        ("size of an unpacked archive, by its packed size", f"{archive.MAX_COMPRESSION_RATIO}"),
+        ("pixels of an image", f"{image.MAX_PIXELS:,}"),
+    ]
+    return format_table(
+        ("limit", "value", "setting"), [*settings, *((*row, "") for row in constants)]
     )
 
 
@@ -332,5 +378,6 @@ GENERATED_SECTIONS = {
     "docs/reference/command-line.md": {"commands": format_commands},
     "docs/reference/http.md": {"endpoints": format_endpoints},
     "docs/reference/events.md": {"events": format_events},
+    "docs/reference/formats.md": {"formats": format_formats, "limits": format_limits},
     "docs/operations.md": {"metrics": format_metrics},
 }
