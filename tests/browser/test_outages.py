@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.browser import visit
+from tests.support.eventually import STALL_TIMEOUT_S, StallDeadline
 from tests.support.server_process import open_http_client
 
 UNAVAILABLE = {
@@ -82,7 +83,7 @@ def test_hundred_thousand_documents_stay_a_short_page(
         page.get_by_role("link", name="Documents").first.click()
         expect(page.get_by_text("document-000000.txt")).to_be_visible()
         table = page.locator("section", has=page.locator("table")).first
-        seen = _scroll_to(page, table, "document-002000.txt")
+        seen = _scroll_to(page, table, 2000)
         # Up to here all rows are in the page, where the browser finds them.
         assert seen <= PAGE_ROWS, "rows out of view are in the page"
 
@@ -126,13 +127,16 @@ def _serve_rows(template: dict[str, Any]) -> Callable[[Route], None]:
     return serve
 
 
-def _scroll_to(page: Page, table: Any, name: str) -> int:
-    """Scroll down until a row is in the page. Returns the highest number of rows in it."""
+def _scroll_to(page: Page, table: Any, number: int) -> int:
+    """Scroll down until this row or one after it is in the page. Returns the most rows in it."""
     most = 0
-    for _ in range(200):
-        most = max(most, page.locator("tbody tr[data-index]").count())
-        if page.get_by_text(name).count():
+    deadline = StallDeadline(f"row {number}", STALL_TIMEOUT_S)
+    while True:
+        rows = page.locator("tbody tr[data-index]")
+        most = max(most, rows.count())
+        last = int(rows.last.get_attribute("data-index") or 0)
+        if last >= number:
             return most
+        deadline.check(last)
         table.evaluate("element => element.scrollBy(0, 20 * element.clientHeight)")
         page.wait_for_timeout(50)
-    raise AssertionError(f"{name} was not reached")
