@@ -51,7 +51,6 @@ from retrieval.extractive_answer import select_quotes
 from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import find_question_terms
 from retrieval.retrieval_result import RetrievalResult
-from retrieval.row_ranking import demote_totals
 from schemas.answer_profiles import AnswerProfile
 from schemas.questions import Filters, QueryRequest
 
@@ -319,9 +318,7 @@ def fit_confidence(
 
 
 def set_scores(sample: Sample, scores: FloatArray) -> None:
-    evidence = sample.evidence
-    scores_in_tables = demote_totals(evidence.candidates, sample.plan, scores.tolist())
-    sample.evidence = replace(evidence, scores=scores_in_tables)
+    sample.evidence = replace(sample.evidence, scores=tuple(scores.tolist()))
 
 
 def list_rerank_scores(sample: Sample) -> list[float]:

@@ -2,21 +2,18 @@
 
 "What is the parental leave?" asks for parental leave; a page on annual leave is close in meaning,
 holds half of the words, and does not answer. The attribute is supported by forms of its words, or
-by token states close to theirs; a price by any amount of money or word for it. The states of
-opposites are close as well: where the text has the opposite of a word, states do not support the
-word ("systolic" for "diastolic"). The attribute is judged only beside a word of the question that
-the best sentence does hold: a paraphrase shares no word with its answer, and is left to the
-estimated probability.
+by token states close to theirs. It is judged only beside a word of the question that the best
+sentence does hold: a paraphrase shares no word with its answer, and is left to the estimated
+probability.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
-from retrieval.answer_values import VALUE_PATTERNS, detect_answer_type
+from retrieval.answer_values import detect_answer_type
 from retrieval.evidence import Evidence, Similarities, list_unit_texts
 from retrieval.quantities import UNIT_NAMES
 from retrieval.query_plan import QueryPlan
@@ -26,7 +23,6 @@ from retrieval.words import (
     is_function_word,
     split_words,
     stem_word,
-    strip_accents,
 )
 
 # Not settings: similarities after subtracting the mean of the states. Of 250 right answers, .01 had
@@ -35,10 +31,7 @@ MIN_SIMILARITY = 0.48
 _MIN_ANCHOR_SIMILARITY = 0.7
 # Other words for a participle have .42 and more, unrelated ones up to .40.
 _MIN_PREDICATE_SIMILARITY = 0.41
-_MIN_NOUN_LETTERS = 4
 _MAX_WORDS = 3
-# What opposites share: letters, and the share of the longer word.
-_MIN_SHARED_END, _SHARED_END = 5, 0.6
 
 Place = tuple[int, int]
 
@@ -48,7 +41,6 @@ class Attribute:
     """The places of its words in the question."""
 
     words: tuple[Place, ...]
-    is_price: bool = False
     # Of "at what pressure" and "how many people": a value with a unit may stand without the word.
     is_measure: bool = False
 
@@ -109,13 +101,7 @@ _PREDICATE: Mapping[str, re.Pattern[str]] = {
         ),
     )
 }
-_PRICE_QUESTION = re.compile(
-    r"\bhow\s+much\s+(?:do|does|did|will|would)\s+(?:\w+\s+){1,8}?(?P<en>costs?)\b"
-    r"|\b(?:quanto|cuánto)\s+(?P<pt>cust\w{1,4}|cuesta\w?|costó)\b"
-    r"|\b(?:wie\s?viel|was)\s+(?P<de>koste\w{1,3})\b|\bcombien\s+(?P<fr>coûte\w{0,3})\b",
-    re.I,
-)
-_PRICE_WORD = re.compile(
+_WORD = re.compile(
     r"\b(?:price|cost|fee|pay|paid|rent|charge|rate|tarif|budget|expens|free|preç|cust|pag[ao]"
     r"|taxa|renda|valor|gratuit|precio|cuesta|kost|preis|gebühr|miete|prix|coût|loyer)"
     r"|[$€£¥]|\b(?:EUR|USD|BRL|GBP|CHF)\b",
@@ -153,14 +139,10 @@ _VERBS = frozenset(_VERB_WORDS.split())
 
 def find_attribute(question: str, language: str | None) -> Attribute | None:
     """Return the attribute, or None if the form of the question does not tell it."""
-    if price := _PRICE_QUESTION.search(question):
-        return Attribute((price.span(price.lastgroup or 0),), is_price=True)
-    if language == "de":
-        words = _find_german_noun(question)
-    else:
-        words = _find_phrase(question, language or "")
     named = tuple(
-        place for place in words if stem_word(question[slice(*place)]) not in GENERIC_KEYS
+        place
+        for place in _find_phrase(question, language or "")
+        if stem_word(question[slice(*place)]) not in GENERIC_KEYS
     )
     is_measure = (
         language is not None
@@ -215,14 +197,6 @@ def _read_phrase(question: str, start: int) -> tuple[list[Place], bool]:
     return words, not question[position:].strip(" ?!.")
 
 
-def _find_german_noun(question: str) -> list[Place]:
-    """Return the place of the first noun behind the question word: German capitalizes nouns."""
-    for match in list(_WORD.finditer(question))[1:]:
-        if match.group()[0].isupper() and not is_function_word(match.group()):
-            return [match.span()] if len(match.group()) >= _MIN_NOUN_LETTERS else []
-    return []
-
-
 def find_predicate(question: str, language: str | None) -> Place | None:
     """Return the participle that a "which" question ends with, if it says nothing else."""
     if language is None or language not in _PREDICATE:
@@ -270,13 +244,11 @@ def is_supported(
     others to quote, and `documents` all that was read of their documents.
     """
     candidates, question = evidence.candidates, plan.question
-    lead_texts = [
+    lead_keys = _collect_keys(
         text
         for row in lead_rows
         for text in (candidates[row].readable_text, candidates[row].lead_in_text)
-    ]
-    lead_keys = _collect_keys(lead_texts)
-    lead_words = {strip_accents(word) for text in lead_texts for word in split_words(text)}
+    )
     unit_texts = [text for row in quoted_rows for text in list_unit_texts(candidates[row])]
     is_anchored = any(
         not is_function_word(match.group())
@@ -286,32 +258,13 @@ def is_supported(
     )
     if not is_anchored:
         return True
-    if attribute.is_price:
-        return any(
-            _PRICE_WORD.search(text) or VALUE_PATTERNS["money"].search(text) for text in unit_texts
-        )
     held_keys = _collect_keys((*documents, *unit_texts))
     return all(
         all(holds_form(held_keys, stem_word(part)) for part in word.split("-"))
-        or (
-            similarities.compare_span(quoted_rows, place) >= MIN_SIMILARITY
-            and not _has_opposite(word, lead_words)
-        )
+        or similarities.compare_span(quoted_rows, place) >= MIN_SIMILARITY
         for place in attribute.words
         if (word := question[slice(*place)])
     )
-
-
-def _has_opposite(word: str, text_words: Collection[str]) -> bool:
-    """Tell whether a text word differs in its beginning alone: "internal" from "external"."""
-    folded = strip_accents(word.lower())
-    for text_word in text_words:
-        pairs = zip(reversed(folded), reversed(text_word), strict=False)
-        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        longest, shortest = max(len(folded), len(text_word)), min(len(folded), len(text_word))
-        if max(_MIN_SHARED_END, _SHARED_END * longest) <= shared < shortest:
-            return True
-    return False
 
 
 def _collect_keys(texts: Iterable[str]) -> set[str]:

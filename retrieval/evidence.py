@@ -34,7 +34,6 @@ from retrieval.row_ranking import (
     demote_named_reference,
     demote_other_rows,
     demote_others_of_kind,
-    demote_totals,
 )
 from retrieval.translation import match_synonyms, match_words
 from retrieval.words import extract_content_words, extract_word_keys, stem_word
@@ -133,7 +132,7 @@ async def weigh_evidence(
                 )
                 if similarities is not None:
                     features = compute_selection_features(candidates, plan, similarities)
-                    scores = demote_totals(candidates, plan, combine_features(features))
+                    scores = combine_features(features)
                     scores = demote_other_rows(candidates, plan, scores)
                     scores = demote_others_of_kind(candidates, plan.question, scores)
                     scores = demote_named_reference(candidates, plan.question, scores)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from retrieval.designations import find_designations, is_about_another, relate_candidates
@@ -18,47 +17,6 @@ from retrieval.question_terms import (
 )
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.succession import find_rows_to_demote
-from retrieval.words import extract_word_keys
-
-_TOTAL = (
-    r"total|grand total|sum|overall|summe|gesamt|insgesamt|soma|suma|somme|ensemble|totais|totales"
-)
-# Enough to rank behind.
-_TOTAL_DISTANCE = 0.01
-_TOTAL_ROW = re.compile(rf"(?:{_TOTAL})\b", re.I)
-_TOTAL_ASKED = re.compile(
-    rf"\b(?:{_TOTAL}|totals|sums|altogether|in all|combined|zusammen|gesamt\w*|ao todo|en todo|"
-    r"todos|todas|all|alle)\b",
-    re.I,
-)
-
-
-def demote_totals(
-    candidates: Sequence[QuoteCandidate], plan: QueryPlan, scores: Sequence[float]
-) -> tuple[float, ...]:
-    """Rank the total of a table behind rows that hold words of the question which the total lacks.
-
-    The total shares the column names with the question, and has no label that could differ.
-    """
-    demoted = list(scores)
-    if _TOTAL_ASKED.search(plan.question):
-        return tuple(demoted)
-    question_keys = extract_word_keys(plan.question)
-    for row, candidate in enumerate(candidates):
-        if not (candidate.is_row and _TOTAL_ROW.match(next(filter(None, candidate.cells), ""))):
-            continue
-        total_keys = extract_word_keys(" ".join((*(candidate.header or ()), *candidate.cells)))
-        named_rows = [
-            scores[other]
-            for other, sibling in enumerate(candidates)
-            if sibling.is_row
-            and sibling.header == candidate.header
-            and sibling.chunk.document_id == candidate.chunk.document_id
-            and (question_keys - total_keys) & extract_word_keys(" ".join(sibling.cells))
-        ]
-        demoted[row] = min([scores[row], *(score - _TOTAL_DISTANCE for score in named_rows)])
-    return tuple(demoted)
-
 
 # Far behind every sentence: such a row or sentence is never quoted.
 EXCLUDED_DISTANCE = 100.0

@@ -23,7 +23,7 @@ from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
 from retrieval.response_builder import format_missing_codes
-from retrieval.row_ranking import demote_excluded, demote_other_rows, demote_totals
+from retrieval.row_ranking import demote_excluded, demote_other_rows
 from schemas.answer_profiles import AnswerProfile
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,
@@ -96,27 +96,6 @@ def test_row_with_the_code_of_the_question_is_the_lead() -> None:
         "| E24 | Probe fault |"
     )
     assert quote("What does code E17 mean?", table)[0] == "| E17 | Water missing |"
-
-
-PLANTS = (
-    "| Plant | Site | Staff |\n|---|---|---|\n| Plant 1 | Kassel | 412 |\n"
-    "| Plant 3 | Emden | 138 |\n| Total | | 550 |"
-)
-
-
-@pytest.mark.parametrize(
-    ("question", "is_demoted"),
-    [
-        ("How many staff has plant three?", True),
-        ("How many staff work in Emden?", True),
-        ("How many staff are there in total, with Emden?", False),
-        ("How many staff has the company?", False),
-    ],
-)
-def test_total_of_a_table_ranks_behind_the_row_asked_for(question: str, is_demoted: bool) -> None:
-    candidates = extract_quote_candidates(make_contexts(PLANTS), RuleSentenceSplitter())
-    scores = demote_totals(candidates, plan(question), [1.0, 2.0, 3.0])
-    assert (scores[2] < scores[1]) is is_demoted
 
 
 def test_column_of_the_first_row_is_marked_in_every_row() -> None:
