@@ -1,11 +1,12 @@
-"""Rerun a recorded query from fusion on.
+"""Rerun a recorded query: the pipeline, over steps that answer from the record.
 
-Uses the recorded candidates, numbers and engine replies; calls no engine and no index.
+They use the recorded candidates, numbers and engine replies; no engine and no index is called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -27,23 +28,19 @@ from retrieval.judge import (
     list_active_checks,
 )
 from retrieval.judge_model import parse_review
+from retrieval.model_planning import ModelUse
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
+from retrieval.pipeline import Goal, run_pipeline
 from retrieval.prompting import Prompt
 from retrieval.query_context import QueryContext
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import extract_quote_candidates
-from retrieval.recorded_run import RecordedRun, list_required_texts, parse_run
+from retrieval.recorded_run import RecordedRun, RecordedSnapshot, list_required_texts, parse_run
 from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult, combine_scores
-from retrieval.response_builder import build_response, drop_refused_contexts, should_answer
-from retrieval.retrieval_result import (
-    Ranking,
-    RetrievalResult,
-    attach_contexts,
-    attach_results,
-    find_relation_path,
-)
+from retrieval.response_builder import drop_refused_contexts, should_answer
+from retrieval.retrieval_result import Ranking, RetrievalResult, find_relation_path
 from retrieval.timing import Stopwatch
 from schemas.channels import CHANNELS, Channel
 from schemas.errors import NotFound
@@ -58,7 +55,14 @@ from schemas.ports.engines import (
 from schemas.ports.lineage import RecordedTexts
 from schemas.ports.search import EntitySeed, Hit
 from schemas.principals import Principal
-from schemas.questions import QueryRequest, QueryResponse, SearchResponse, ignore_progress
+from schemas.questions import (
+    QueryRequest,
+    QueryResponse,
+    Route,
+    SearchResponse,
+    Trace,
+    ignore_progress,
+)
 from schemas.run_records import RecordedDraft, RecordedReply
 
 
@@ -88,33 +92,12 @@ async def rerun_run(
     # Records hold hashes only: an erased text cannot be recovered from a run.
     recovered_texts = await texts.fetch_texts(caller, list_required_texts(record))
     record.check_texts(recovered_texts)
-    query_context = _restore_context(record, caller)
-    result = _restore_ranking(record, recovered_texts)
-    snapshot = record.restore_snapshot(recovered_texts)
-    redact = query_context.redactor.redact_response
-    response: SearchResponse | QueryResponse
-    if isinstance(query_context.request, QueryRequest):
-        result = await attach_contexts(query_context, result, snapshot)
-        judged = (
-            await _redraft(
-                drop_refused_contexts(query_context, result), record, query_context, sentences
-            )
-            if should_answer(query_context, result)
-            else None
-        )
-        response = redact(
-            build_response(query_context, result, judged, lambda: record.response.trace)
-        )
-    else:
-        result = await attach_results(query_context, result, snapshot)
-        response = redact(
-            SearchResponse(
-                run_id=query_context.run_id,
-                generation=result.generation,
-                results=list(result.results),
-                trace=record.response.trace,
-            )
-        )
+    query = _restore_context(record, caller)
+    steps = RecordedSteps(record, recovered_texts, sentences)
+    goal: Goal = "answer" if isinstance(record.request, QueryRequest) else "results"
+    # The plan is final: the record holds the candidates of the last search.
+    response = (await run_pipeline(query, steps, goal, answer_plan=query.plan)).response
+    assert response is not None
     new_fields, recorded_fields = (
         response.model_dump(mode="json"),
         record.response.model_dump(mode="json"),
@@ -135,6 +118,64 @@ async def rerun_run(
             if candidate.chunk_id not in recovered_texts
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSteps:
+    """The steps of a past run, answered from its record."""
+
+    record: RecordedRun
+    texts: Mapping[UUID, str]
+    sentences: SentenceSplitter
+
+    async def plan_and_route(
+        self, query: QueryContext
+    ) -> tuple[QueryContext, Route, tuple[ModelUse, ...]]:
+        return query, self.record.response.trace.route, ()
+
+    def open_snapshot(self, query: QueryContext) -> AbstractAsyncContextManager[RecordedSnapshot]:
+        return nullcontext(self.record.restore_snapshot(self.texts))
+
+    async def search(
+        self, query: QueryContext, snapshot: RecordedSnapshot, route: Route, depth: int | None
+    ) -> tuple[QueryContext, RetrievalResult]:
+        return query, _restore_ranking(self.record, self.texts)
+
+    async def add_graph_and_facts(
+        self,
+        query: QueryContext,
+        question: QueryContext,
+        result: RetrievalResult,
+        snapshot: RecordedSnapshot,
+    ) -> RetrievalResult:
+        # The restored ranking has them.
+        return result
+
+    async def weigh(
+        self, query: QueryContext, result: RetrievalResult
+    ) -> tuple[Evidence, RetrievalResult]:
+        quotes = extract_quote_candidates(result.contexts, self.sentences, query.plan.question)
+        draft = self.record.run_record.draft
+        closeness = draft.closeness if draft else None
+        # Another version of the splitter may find other sentences, which the scores do not fit.
+        is_usable = closeness is not None and len(closeness) == len(quotes)
+        scores = tuple(closeness) if closeness and is_usable else None
+        return Evidence(tuple(quotes), scores), result
+
+    async def write(
+        self, query: QueryContext, result: RetrievalResult, evidence: Evidence
+    ) -> JudgedDraft | None:
+        if not should_answer(query, result):
+            return None
+        result = drop_refused_contexts(query, result)
+        if not result.contexts:
+            evidence = Evidence(())
+        return await _redraft(result, self.record, query, evidence)
+
+    def build_trace(
+        self, query: QueryContext, result: RetrievalResult, draft: JudgedDraft | None
+    ) -> Trace:
+        return self.record.response.trace
 
 
 def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
@@ -272,10 +313,7 @@ def _restore_relevance(record: RecordedRun, parents: Sequence[RankedParent]) -> 
 
 
 async def _redraft(
-    result: RetrievalResult,
-    record: RecordedRun,
-    query: QueryContext,
-    sentences: SentenceSplitter,
+    result: RetrievalResult, record: RecordedRun, query: QueryContext, evidence: Evidence
 ) -> JudgedDraft:
     """Rebuild sentences, citations and verdict; copy the rest from the record."""
     recorded = record.run_record.draft
@@ -285,12 +323,6 @@ async def _redraft(
             code="RUN_INCOMPLETE",
             remedy="Send the query again.",
         )
-    quote_candidates = tuple(
-        extract_quote_candidates(result.contexts, sentences, query.plan.question)
-    )
-    # Another version of the splitter may find other sentences, which the scores do not fit.
-    usable = recorded.closeness and len(recorded.closeness) == len(quote_candidates)
-    evidence = Evidence(quote_candidates, tuple(recorded.closeness or ()) if usable else None)
     profile = query.profile.answer
     if record.is_quoted or recorded.reply is None:
         draft = compose_quoted_answer(

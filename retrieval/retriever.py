@@ -9,10 +9,9 @@ from uuid import UUID
 
 from retrieval.answer_cache import AnswerCache, AnswerKey
 from retrieval.evidence import Evidence
-from retrieval.judge import JudgedDraft
 from retrieval.model_budget import ModelBudget
 from retrieval.parent_expansion import RankedParent, limit_per_document
-from retrieval.pipeline import Goal, PipelineResult, run_pipeline
+from retrieval.pipeline import Goal, LiveSteps, PipelineResult, run_pipeline
 from retrieval.profiles import ProfileCatalog
 from retrieval.query_context import (
     AcquireSlot,
@@ -25,7 +24,6 @@ from retrieval.query_context import (
 from retrieval.query_plan import QueryPlan, plan_query
 from retrieval.redaction import Redactor
 from retrieval.reranking import DEFAULT_CACHE_BYTES, TokenStateReader, UnpackTokenStates
-from retrieval.response_builder import build_trace
 from retrieval.retrieval_result import RetrievalResult, get_numbers
 from retrieval.run_record import (
     PublishRunEvent,
@@ -194,14 +192,18 @@ class Retriever:
         # Nothing is published, so the run needs no id.
         query = self._build_context(caller, request, UUID(int=0))
         if isinstance(request, QueryRequest):
-            query, retrieval, _, response = await self._answer(query)
-            passages = list_ranked_passages(query, retrieval)
-            return DryRun(retrieval.generation, passages, response.refused, response.trace)
-        result = await self._run_pipeline(query, "results")
-        query, retrieval = result.query, result.retrieval
-        refused = retrieval.relevance.refused and query.profile.answer.refuse
-        trace = build_trace(query, retrieval, None, self._resources)
-        return DryRun(retrieval.generation, list_ranked_passages(query, retrieval), refused, trace)
+            result = await self._run_pipeline(query, "answer")
+        else:
+            result = await self._run_pipeline(query, "results")
+        query, retrieval, response = result.query, result.retrieval, result.response
+        assert response is not None
+        refused = (
+            response.refused
+            if isinstance(response, QueryResponse)
+            else retrieval.relevance.refused and query.profile.answer.refuse
+        )
+        passages = list_ranked_passages(query, retrieval)
+        return DryRun(retrieval.generation, passages, refused, response.trace)
 
     def fingerprint_scores(self, profile: str) -> str:
         """Return the fingerprint of the models that score with this profile."""
@@ -328,50 +330,31 @@ class Retriever:
         self, query: QueryContext, goal: Goal, depth: int | None = None
     ) -> PipelineResult:
         with use_meter(query.budget):
-            return await run_pipeline(query, self._resources, goal, depth=depth)
+            return await run_pipeline(query, LiveSteps(self._resources), goal, depth=depth)
 
     async def _run_search(self, query: QueryContext) -> QueryOutcome[SearchResponse]:
         result = await self._run_pipeline(query, "results")
-        query, retrieval = result.query, result.retrieval
-        response = query.redactor.redact_response(
-            SearchResponse(
-                run_id=query.run_id,
-                generation=retrieval.generation,
-                results=list(retrieval.results),
-                trace=build_trace(query, retrieval, None, self._resources),
-            )
-        )
-        event = self._build_answered(query, retrieval, None, response)
-        version = None if query.budget.stopped else retrieval.snapshot_version
-        return QueryOutcome(response, event, version)
+        assert isinstance(result.response, SearchResponse)
+        version = None if result.query.budget.stopped else result.retrieval.snapshot_version
+        return QueryOutcome(result.response, self._build_answered(result), version)
 
     async def _run_query(self, query: QueryContext) -> QueryOutcome[QueryResponse]:
-        query, retrieval, draft, response = await self._answer(query)
-        event = self._build_answered(query, retrieval, draft, response)
+        result = await self._run_pipeline(query, "answer")
+        assert isinstance(result.response, QueryResponse)
         # An answer that was written during an engine's failure must not be served after it. A cap
         # may have been reached by failures alone.
-        has_engine_failure = draft is not None and draft.has_engine_failure
-        is_cacheable = not has_engine_failure and not query.budget.stopped
-        return QueryOutcome(response, event, retrieval.snapshot_version if is_cacheable else None)
+        has_engine_failure = result.draft is not None and result.draft.has_engine_failure
+        is_cacheable = not has_engine_failure and not result.query.budget.stopped
+        version = result.retrieval.snapshot_version if is_cacheable else None
+        return QueryOutcome(result.response, self._build_answered(result), version)
 
-    async def _answer(
-        self, query: QueryContext
-    ) -> tuple[QueryContext, RetrievalResult, JudgedDraft | None, QueryResponse]:
-        result = await self._run_pipeline(query, "answer")
+    def _build_answered(self, result: PipelineResult) -> QueryAnswered:
+        query, retrieval = result.query, result.retrieval
         assert result.response is not None
-        return result.query, result.retrieval, result.draft, result.response
-
-    def _build_answered(
-        self,
-        query: QueryContext,
-        retrieval: RetrievalResult,
-        draft: JudgedDraft | None,
-        response: SearchResponse | QueryResponse,
-    ) -> QueryAnswered:
-        record = build_run_record(query, retrieval, draft)
+        record = build_run_record(query, retrieval, result.draft)
         answered = build_query_answered(
             query.caller.tenant,
-            response,
+            result.response,
             retrieval.ranking,
             get_numbers(retrieval),
             self._clock(),
