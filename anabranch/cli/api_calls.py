@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import QUERY_STAGES, RemoteOptions
+
+if TYPE_CHECKING:
+    from anabranch.cli.http_client import ApiClient
+
+T = TypeVar("T")
+LONG_TIMEOUT_S = 3600.0
+"""For requests that run hundreds of queries before the server responds."""
 
 
 def format_time(moment: datetime | None) -> str | None:
@@ -15,18 +22,29 @@ def format_time(moment: datetime | None) -> str | None:
     return moment.isoformat() if moment else None
 
 
-def get(path: str, common: RemoteOptions, **parameters: Any) -> dict[str, Any]:
+def call_api(
+    common: RemoteOptions,
+    work: Callable[[ApiClient], Awaitable[T]],
+    *,
+    stages: Sequence[str] = QUERY_STAGES,
+    timeout_s: float | None = None,
+) -> T:
+    """Run `work` with a client. If no server runs, a temporary one runs `stages`."""
+    from httpx2 import Timeout
+
     from anabranch.cli.server_connection import open_client
 
-    async def call_api() -> dict[str, Any]:
-        async with open_client(common) as client:
-            return await client.get(path, **parameters)
+    async def run() -> T:
+        async with open_client(common, stages=stages) as client:
+            if timeout_s is not None:
+                client.http.timeout = Timeout(timeout_s, connect=10)
+            return await work(client)
 
-    return asyncio.run(call_api())
+    return asyncio.run(run())
 
 
-LONG_TIMEOUT_S = 3600.0
-"""For requests that run hundreds of queries before the server responds."""
+def get(path: str, common: RemoteOptions, **parameters: Any) -> dict[str, Any]:
+    return call_api(common, lambda client: client.get(path, **parameters))
 
 
 def post(
@@ -38,14 +56,6 @@ def post(
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
     """Send a POST request. If no server runs, a temporary one runs `stages` to process it."""
-    from httpx2 import Timeout
-
-    from anabranch.cli.server_connection import open_client
-
-    async def call_api() -> dict[str, Any]:
-        async with open_client(common, stages=stages) as client:
-            if timeout_s is not None:
-                client.http.timeout = Timeout(timeout_s, connect=10)
-            return await client.post(path, body)
-
-    return asyncio.run(call_api())
+    return call_api(
+        common, lambda client: client.post(path, body), stages=stages, timeout_s=timeout_s
+    )

@@ -9,7 +9,6 @@ from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import get
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_next_page, print_table
 
 DEFAULT = RemoteOptions()
 
@@ -32,13 +31,6 @@ def audit(
         Maximum number of actions.
     """
     page = get("/v1/audit", common, after=after, limit=limit)
-    if common.is_json:
-        common.print_result(page)
-        return 0
-    fields = ("occurred_at", "tenant", "actor", "action", "subject", "outcome")
-    print_table(
-        ("at", "tenant", "actor", "action", "subject", "outcome"),
-        [[item[field] for field in fields] for item in page["items"]],
+    return common.show_page(
+        page, ("at", "occurred_at"), "tenant", "actor", "action", "subject", "outcome"
     )
-    print_next_page(page["next"], quiet=common.quiet)
-    return 0

@@ -8,16 +8,10 @@ from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.api_calls import get
-from anabranch.cli.errors import FAILED, OK
+from anabranch.cli.api_calls import call_api, get
+from anabranch.cli.errors import FAILED
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import (
-    CONTINUES_WHILE_RUNNING,
-    confirm,
-    print_stderr,
-    print_table,
-    resume_hint,
-)
+from anabranch.cli.output import CONTINUES_WHILE_RUNNING, confirm, print_stderr, resume_hint
 
 app = App(
     name="collections",
@@ -32,25 +26,12 @@ POLL_S = 0.3
 @app.command(name="list")
 def list_collections(*, common: RemoteOptions = DEFAULT) -> int:
     """List collections with their searchable documents and default profiles."""
-    page = get("/v1/collections", common)
-    if common.is_json:
-        common.print_result(page)
-        return OK
-    print_table(
-        ("collection", "documents", "chunks", "languages", "default_profile", "deletion"),
-        [
-            (
-                item["name"],
-                item["documents"],
-                item["chunks"],
-                ", ".join(item["languages"]),
-                item["default_profile"],
-                (item["deletion"] or {}).get("state"),
-            )
-            for item in page["items"]
-        ],
+    return common.show_page(
+        get("/v1/collections", common),
+        ("collection", "name"),
+        *("documents", "chunks", "languages", "default_profile"),
+        ("deletion", lambda item: (item["deletion"] or {}).get("state")),
     )
-    return OK
 
 
 @app.command(name="set-profile")
@@ -98,26 +79,17 @@ def delete(
         print_stderr("nothing was deleted")
         return FAILED
     deletion = asyncio.run(_delete_and_wait(name, common))
-    if common.is_json:
-        common.print_result(deletion)
-    else:
-        print(f"deleted collection {name}")
-    return OK
+    return common.show(deletion, lambda: print(f"deleted collection {name}"))
 
 
 def _configure(name: str, profile: str | None, common: RemoteOptions) -> int:
-    from anabranch.cli.server_connection import open_client
-
-    async def call_api() -> dict[str, Any]:
-        async with open_client(common, stages=("control",)) as client:
-            return await client.put(_build_path(name), {"default_profile": profile})
-
-    collection = asyncio.run(call_api())
-    if common.is_json:
-        common.print_result(collection)
-    else:
-        print(f"{name}: default profile {collection['default_profile'] or 'unset'}")
-    return OK
+    collection = call_api(
+        common,
+        lambda client: client.put(_build_path(name), {"default_profile": profile}),
+        stages=("control",),
+    )
+    text = f"{name}: default profile {collection['default_profile'] or 'unset'}"
+    return common.show(collection, lambda: print(text))
 
 
 async def _delete_and_wait(name: str, common: RemoteOptions) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import get, post
 from anabranch.cli.options import LocalOptions, RemoteOptions
-from anabranch.cli.output import print_json, print_table
+from anabranch.cli.output import Column, print_items, print_json, print_table
 
 app = App(
     name="config", help="Show settings, their schema and profiles.", result_action="return_value"
@@ -30,17 +30,13 @@ def show(
     from anabranch.config.setting_values import list_setting_values
 
     rows = list_setting_values(common.load_settings())
-    if common.is_json:
-        common.print_result(
-            {
-                "settings": {row.key: row.value for row in rows},
-                **({"origins": {row.key: row.origin for row in rows}} if origin else {}),
-            }
-        )
-        return 0
+    body = {
+        "settings": {row.key: row.value for row in rows},
+        **({"origins": {row.key: row.origin for row in rows}} if origin else {}),
+    }
     columns = ("key", "value", "origin", "environment") if origin else ("key", "value")
-    print_table(columns, [[getattr(row, column) for column in columns] for row in rows])
-    return 0
+    cells = [[getattr(row, column) for column in columns] for row in rows]
+    return common.show(body, lambda: print_table(columns, cells))
 
 
 @app.command
@@ -65,19 +61,14 @@ def profiles(*, common: RemoteOptions = DEFAULT) -> int:
 
         catalog = load_all_profiles(common.load_settings())
         items = [profile.model_dump(mode="json") for profile in catalog.list_profiles()]
-    if common.is_json:
-        common.print_result({"profiles": items})
-        return 0
-    rows = [
+    columns: tuple[Column, ...] = (
+        *("type", "name"),
         (
-            profile["type"],
-            profile["name"],
-            ", ".join(f"{kind}={name}" for kind, name in profile["profiles"].items()),
-        )
-        for profile in items
-    ]
-    print_table(("type", "name", "profiles"), rows)
-    return 0
+            "profiles",
+            lambda item: ", ".join(f"{kind}={name}" for kind, name in item["profiles"].items()),
+        ),
+    )
+    return common.show({"profiles": items}, lambda: print_items(items, columns))
 
 
 @app.command

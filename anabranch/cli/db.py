@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
 from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
 from anabranch.cli.options import LocalOptions
-from anabranch.cli.output import print_table
+from anabranch.cli.output import Column, print_items, print_table
+
+if TYPE_CHECKING:
+    from sql.pool import Pool
 
 app = App(name="db", help="Migrate, check and scrub the tables.", result_action="return_value")
 T = TypeVar("T")
@@ -39,11 +42,8 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: LocalOptions = DE
         else _run_with_database(open_or_initialize_database(settings), apply_migrations)
     )
     files = asyncio.run(work)
-    if common.is_json:
-        common.print_result({"pending" if dry_run else "applied": files})
-    else:
-        print("\n".join(files) if files else "nothing to do")
-    return 0
+    key = "pending" if dry_run else "applied"
+    return common.show({key: files}, lambda: print("\n".join(files) if files else "nothing to do"))
 
 
 @app.command
@@ -55,13 +55,11 @@ def status(*, common: LocalOptions = DEFAULT) -> int:
     rows = asyncio.run(
         _run_with_database(open_command_database(common.load_settings()), fetch_migration_status)
     )
-    if common.is_json:
-        common.print_result({"migrations": rows})
-    else:
-        print_table(
-            ("file", "applied_at"), [(row["file"], row["applied_at"] or "pending") for row in rows]
-        )
-    return 0
+    columns: tuple[Column, ...] = (
+        "file",
+        ("applied_at", lambda row: row["applied_at"] or "pending"),
+    )
+    return common.show({"migrations": rows}, lambda: print_items(rows, columns))
 
 
 @app.command
@@ -78,18 +76,12 @@ def checksum(
     everything
         Include revisions, tombstones and history. The checksum is then equal for the same log only.
     """
-    from anabranch.cli.database import open_command_database
     from sql.integrity import compute_checksum
-    from sql.pool import close_pool, open_pool
 
-    async def run(dsn: str) -> dict[str, Any]:
-        pool = await open_pool(dsn, size=2, name="anabranch checksum")
-        try:
-            return dict(await compute_checksum(pool, include_history=everything))
-        finally:
-            await close_pool(pool)
+    async def run(pool: Pool) -> dict[str, Any]:
+        return dict(await compute_checksum(pool, include_history=everything))
 
-    result = asyncio.run(_run_with_database(open_command_database(common.load_settings()), run))
+    result = _run_with_pool(common, run, size=2)
     if common.is_json:
         common.print_result(result)
     else:
@@ -110,25 +102,14 @@ def check(*, drained: Annotated[bool, Flag] = False, common: LocalOptions = DEFA
     drained
         Assume that no stage has work left, so every row that is not visible is an orphan.
     """
-    from anabranch.cli.database import open_command_database
     from sql.integrity import check_integrity
-    from sql.pool import close_pool, open_pool
 
-    async def run(dsn: str) -> dict[str, int]:
-        pool = await open_pool(dsn, size=1, name="anabranch check")
-        try:
-            return await check_integrity(pool, assume_idle=drained)
-        finally:
-            await close_pool(pool)
-
-    problem_counts = asyncio.run(
-        _run_with_database(open_command_database(common.load_settings()), run)
-    )
+    problem_counts = _run_with_pool(common, lambda pool: check_integrity(pool, assume_idle=drained))
     total = sum(problem_counts.values())
-    if common.is_json:
-        common.print_result({"problems": problem_counts, "rows": total})
-    else:
-        print_table(("problem", "rows"), list(problem_counts.items()))
+    common.show(
+        {"problems": problem_counts, "rows": total},
+        lambda: print_table(("problem", "rows"), list(problem_counts.items())),
+    )
     return FAILED if total else OK
 
 
@@ -139,18 +120,9 @@ def scrub(*, common: LocalOptions = DEFAULT) -> int:
     Each table is locked while it is rewritten. Exits 5 if a table was in use, or Postgres has not
     removed the old write-ahead log yet.
     """
-    from anabranch.cli.database import open_command_database
-    from sql.pool import close_pool, open_pool
-    from sql.scrubber import ScrubResult, scrub_tables
+    from sql.scrubber import scrub_tables
 
-    async def run(dsn: str) -> ScrubResult:
-        pool = await open_pool(dsn, size=1, name="anabranch scrub")
-        try:
-            return await scrub_tables(pool, limit_bytes=None)
-        finally:
-            await close_pool(pool)
-
-    result = asyncio.run(_run_with_database(open_command_database(common.load_settings()), run))
+    result = _run_with_pool(common, lambda pool: scrub_tables(pool, limit_bytes=None))
     if common.is_json:
         common.print_result(
             {
@@ -166,6 +138,22 @@ def scrub(*, common: LocalOptions = DEFAULT) -> int:
         if result.is_wal_remaining:
             print("the write-ahead log holds deleted rows until Postgres removes it")
     return PARTIAL_FAILURE if result.remaining_tables or result.is_wal_remaining else OK
+
+
+def _run_with_pool(
+    common: LocalOptions, work: Callable[[Pool], Awaitable[T]], *, size: int = 1
+) -> T:
+    from anabranch.cli.database import open_command_database
+    from sql.pool import close_pool, open_pool
+
+    async def run(dsn: str) -> T:
+        pool = await open_pool(dsn, size=size, name="anabranch db")
+        try:
+            return await work(pool)
+        finally:
+            await close_pool(pool)
+
+    return asyncio.run(_run_with_database(open_command_database(common.load_settings()), run))
 
 
 async def _run_with_database(

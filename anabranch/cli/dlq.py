@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Annotated, Any
 from uuid import UUID
@@ -11,15 +10,8 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import get, post
-from anabranch.cli.errors import OK
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import (
-    choose_display_name,
-    print_fields,
-    print_next_page,
-    print_stderr,
-    print_table,
-)
+from anabranch.cli.output import choose_display_name, print_fields, print_stderr
 from anabranch.cli.rates import Rate
 from schemas.errors import NotFound
 
@@ -52,25 +44,16 @@ def list_dead_letters(
     after
         Cursor printed with the previous page.
     """
-    page = (
-        get("/v1/dead-letters/causes", common)
-        if by_cause
-        else get("/v1/dead-letters", common, stage=stage, limit=limit, after=after)
+    if by_cause:
+        causes = get("/v1/dead-letters/causes", common)
+        columns = ("events", "stage", "code", "first", "last", "latest_detail")
+        return common.show_page(causes, *columns)
+    return common.show_page(
+        get("/v1/dead-letters", common, stage=stage, limit=limit, after=after),
+        *("event_id", "stage", "code", "attempts", "dead_lettered_at"),
+        ("document", choose_display_name),
+        "detail",
     )
-    if common.is_json:
-        common.print_result(page)
-    elif by_cause:
-        headings = ("events", "stage", "code", "first", "last", "latest_detail")
-        print_table(headings, [tuple(item[name] for name in headings) for item in page["items"]])
-    else:
-        columns = ("event_id", "stage", "code", "attempts", "dead_lettered_at")
-        rows = [
-            (*(item[name] for name in columns), choose_display_name(item), item["detail"])
-            for item in page["items"]
-        ]
-        print_table((*columns, "document", "detail"), rows)
-        print_next_page(page["next"], quiet=common.quiet)
-    return OK
 
 
 @app.command
@@ -90,11 +73,7 @@ def show(event: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
             f"No open dead letter {event}.",
             remedy="List open dead letters with `anabranch dlq list`.",
         )
-    if common.is_json:
-        common.print_result(dead_letter)
-    else:
-        print_fields(dead_letter)
-    return OK
+    return common.show(dead_letter, lambda: print_fields(dead_letter))
 
 
 def _iter_dead_letters(common: RemoteOptions) -> Iterator[dict[str, Any]]:
@@ -153,7 +132,7 @@ def retry(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
 def _redrive_and_print(selection: dict[str, Any], common: RemoteOptions) -> int:
     from anabranch.cli.replay import post_and_wait, to_replay_exit_code
 
-    answer = asyncio.run(post_and_wait("/v1/dead-letters/redrive", selection, common))
+    answer = post_and_wait("/v1/dead-letters/redrive", selection, common)
     if common.is_json:
         common.print_result(answer)
         return to_replay_exit_code(answer["replays"])
@@ -206,11 +185,8 @@ def discard(
         _build_selection(events, stage, code, everything, dry_run) | {"reason": reason},
         common,
     )
-    if common.is_json:
-        common.print_result(answer)
-    else:
-        print(f"{answer['events']} events" + (" would be discarded" if dry_run else " discarded"))
-    return OK
+    outcome = "would be discarded" if dry_run else "discarded"
+    return common.show(answer, lambda: print(f"{answer['events']} events {outcome}"))
 
 
 def _build_selection(

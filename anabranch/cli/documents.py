@@ -10,17 +10,16 @@ from uuid import UUID
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.api_calls import get
-from anabranch.cli.errors import FAILED, OK
+from anabranch.cli.api_calls import call_api, get
+from anabranch.cli.errors import FAILED
 from anabranch.cli.options import RemoteOptions, make_conflict_error
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     choose_display_name,
     confirm,
     print_fields,
-    print_next_page,
+    print_items,
     print_stderr,
-    print_table,
     resume_hint,
 )
 from schemas.errors import ConfigurationError
@@ -89,22 +88,13 @@ def list_documents(
         limit=limit,
         after=after,
     )
-    if common.is_json:
-        common.print_result(page)
-        return 0
-    rows = [
-        (
-            item["document_id"],
-            item.get("state"),
-            item.get("chunks_count"),
-            item.get("collection"),
-            choose_display_name(item),
-        )
-        for item in page["items"]
-    ]
-    print_table(("document_id", "state", "chunks", "collection", "title"), rows)
-    print_next_page(page["next"], quiet=common.quiet)
-    return 0
+    return common.show_page(
+        page,
+        *("document_id", "state"),
+        ("chunks", "chunks_count"),
+        "collection",
+        ("title", choose_display_name),
+    )
 
 
 @app.command
@@ -129,19 +119,13 @@ def show(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     )
     for warning in details.get("warnings", []):
         print(f"{'warning':18} {warning['detail']} [{warning['code']}]")
-    stages = details.get("stages", [])
-    print_table(
-        ("stage", "state", "attempts", "ms", "error"),
-        [
-            (
-                line["stage"],
-                line["state"],
-                line["attempts"],
-                line["duration_ms"],
-                (line.get("error") or {}).get("code"),
-            )
-            for line in stages
-        ],
+    print_items(
+        details.get("stages", []),
+        (
+            *("stage", "state", "attempts"),
+            ("ms", "duration_ms"),
+            ("error", lambda line: (line.get("error") or {}).get("code")),
+        ),
     )
     return 0
 
@@ -187,18 +171,8 @@ def markdown(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     document
         Document id.
     """
-    from anabranch.cli.server_connection import open_client
-
-    async def fetch_markdown() -> str:
-        async with open_client(common) as client:
-            return await client.get_text(f"/v1/documents/{document}/markdown")
-
-    text = asyncio.run(fetch_markdown())
-    if common.is_json:
-        common.print_result({"document_id": document, "markdown": text})
-    else:
-        print(text)
-    return 0
+    text = call_api(common, lambda client: client.get_text(f"/v1/documents/{document}/markdown"))
+    return common.show({"document_id": document, "markdown": text}, lambda: print(text))
 
 
 @app.command
@@ -236,8 +210,6 @@ def amend(
         Set metadata: key=value, where value is JSON or else text. `key=` removes the key.
         Repeatable.
     """
-    from anabranch.cli.server_connection import open_client
-
     tags = [] if no_tags else list(tag) if tag is not None else None
     changes = {
         "title": title,
@@ -247,19 +219,13 @@ def amend(
         "metadata": dict(map(_parse_metadata, metadata)) or None,
     }
 
-    async def run() -> dict[str, Any]:
-        async with open_client(common, stages=("all",)) as client:
-            body = {name: value for name, value in changes.items() if value is not None}
-            return await _wait_until_applied(
-                client, await client.patch(f"/v1/documents/{document}", body)
-            )
+    async def run(client: ApiClient) -> dict[str, Any]:
+        body = {name: value for name, value in changes.items() if value is not None}
+        accepted = await client.patch(f"/v1/documents/{document}", body)
+        return await _wait_until_applied(client, accepted)
 
-    answer = asyncio.run(run())
-    if common.is_json:
-        common.print_result(answer)
-    else:
-        print_stderr("accepted; filters and lists reflect the change shortly", quiet=common.quiet)
-    return OK
+    answer = call_api(common, run, stages=("all",))
+    return common.acknowledge(answer, "accepted; filters and lists reflect the change shortly")
 
 
 def _parse_metadata(assignment: str) -> tuple[str, Any]:
@@ -290,31 +256,22 @@ def delete(
     yes
         Skip the confirmation prompt.
     """
-    from anabranch.cli.server_connection import open_client
 
-    async def run() -> dict[str, Any]:
-        async with open_client(common, stages=("all",)) as client:
-            details = await client.get(f"/v1/documents/{document}")
-            name = details.get("title") or details.get("filename")
-            if not yes and not confirm(
-                f"Delete document {document} ({name}, {details.get('chunks_count')} chunks)?"
-            ):
-                return {}
-            return await _wait_until_applied(
-                client, await client.delete(f"/v1/documents/{document}")
-            )
+    async def run(client: ApiClient) -> dict[str, Any]:
+        details = await client.get(f"/v1/documents/{document}")
+        name = details.get("title") or details.get("filename")
+        if not yes and not confirm(
+            f"Delete document {document} ({name}, {details.get('chunks_count')} chunks)?"
+        ):
+            return {}
+        accepted = await client.delete(f"/v1/documents/{document}")
+        return await _wait_until_applied(client, accepted)
 
-    answer = asyncio.run(run())
+    answer = call_api(common, run, stages=("all",))
     if not answer:
         print_stderr("nothing was deleted")
         return FAILED
-    if common.is_json:
-        common.print_result(answer)
-    else:
-        print_stderr(
-            "accepted; the document disappears from all results shortly", quiet=common.quiet
-        )
-    return OK
+    return common.acknowledge(answer, "accepted; the document disappears from all results shortly")
 
 
 async def _wait_until_applied(client: ApiClient, accepted: dict[str, Any]) -> dict[str, Any]:

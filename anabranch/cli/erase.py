@@ -81,25 +81,8 @@ def tenant(
 @app.command(name="receipts")
 def list_receipts(*, common: RemoteOptions = DEFAULT) -> int:
     """List erasure receipts, the newest first."""
-    page = get("/v1/erasures", common)
-    if common.is_json:
-        common.print_result(page)
-        return OK
-    print_table(
-        ("receipt_id", "scope", "name", "documents", "state", "completed_at"),
-        [
-            (
-                item["receipt_id"],
-                item["scope"],
-                item["name"],
-                item["documents"],
-                item["state"],
-                item["completed_at"],
-            )
-            for item in page["items"]
-        ],
-    )
-    return OK
+    columns = ("receipt_id", "scope", "name", "documents", "state", "completed_at")
+    return common.show_page(get("/v1/erasures", common), *columns)
 
 
 def run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int:

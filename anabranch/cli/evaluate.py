@@ -248,11 +248,8 @@ def export(
         raise ConfigurationError(
             f"Cannot write to {folder}: {error.strerror}.", remedy="Name another folder."
         ) from error
-    if common.is_json:
-        common.print_result({"folder": str(folder), "lines": counts})
-    else:
-        print_table(("file", "lines"), list(counts.items()))
-    return 0
+    written = {"folder": str(folder), "lines": counts}
+    return common.show(written, lambda: print_table(("file", "lines"), list(counts.items())))
 
 
 app.command(

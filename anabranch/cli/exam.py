@@ -8,10 +8,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from anabranch.cli.api_calls import LONG_TIMEOUT_S, post
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions
 from anabranch.cli.output import print_fields, print_stderr, print_table
 
-SERVER_STAGES = ("control", "runs", "judgements")
 DEFAULT = RemoteOptions()
 MEASURES = ("passage_first", "passage_in_ten", "falsely_refused", "correctly_refused")
 
@@ -52,14 +51,10 @@ def exam(*, options: ExamOptions = DEFAULT_EXAM, common: RemoteOptions = DEFAULT
         "/v1/exams",
         options.to_request(),
         common,
-        stages=SERVER_STAGES,
+        stages=JUDGEMENT_STAGES,
         timeout_s=LONG_TIMEOUT_S,
     )
-    if common.is_json:
-        common.print_result(report)
-    else:
-        _print_report(report, common)
-    return 0
+    return common.show(report, lambda: _print_report(report, common))
 
 
 DEFAULT_REASONS = {
@@ -89,7 +84,9 @@ def calibrate(
         Share of the answerable questions that may be refused.
     """
     body = options.to_request() | {"coverage": coverage, "false_refusals": false_refusals}
-    result = post("/v1/calibrations", body, common, stages=SERVER_STAGES, timeout_s=LONG_TIMEOUT_S)
+    result = post(
+        "/v1/calibrations", body, common, stages=JUDGEMENT_STAGES, timeout_s=LONG_TIMEOUT_S
+    )
     if common.is_json:
         common.print_result(result)
         return 0

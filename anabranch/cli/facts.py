@@ -11,9 +11,7 @@ from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import format_time, get, post
 from anabranch.cli.erase import run_erase
-from anabranch.cli.errors import OK
-from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_next_page, print_table
+from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions
 from schemas.facts import FactStatus
 
 app = App(
@@ -22,7 +20,6 @@ app = App(
     result_action="return_value",
 )
 Flag = Parameter(negative="")
-SERVER_STAGES = ("control", "runs", "judgements")
 DEFAULT = RemoteOptions()
 
 
@@ -75,9 +72,9 @@ def add(
         "readers": list(reader) or None,
         "replaces": str(replaces) if replaces else None,
     }
-    receipt = post("/v1/facts", body, common, stages=SERVER_STAGES)
+    receipt = post("/v1/facts", body, common, stages=JUDGEMENT_STAGES)
     state = "exists already" if receipt["duplicate"] else "proposed"
-    return _report(receipt, f"{state}: {receipt['fact_id']}", common)
+    return common.show(receipt, lambda: print(f"{state}: {receipt['fact_id']}"))
 
 
 @app.command(name="list")
@@ -100,25 +97,12 @@ def list_facts(
         Cursor printed with the previous page.
     """
     page = get("/v1/facts", common, status=status, limit=limit, after=after)
-    if common.is_json:
-        common.print_result(page)
-        return OK
-    print_table(
-        ("fact_id", "status", "fact", "certainty", "stated_by", "stated_at"),
-        [
-            (
-                item["fact_id"],
-                item["status"],
-                f"{item['subject']} {item['predicate']} {item['object']}",
-                item["certainty"],
-                item["stated_by"],
-                item["stated_at"],
-            )
-            for item in page["items"]
-        ],
+    return common.show_page(
+        page,
+        *("fact_id", "status"),
+        ("fact", lambda item: f"{item['subject']} {item['predicate']} {item['object']}"),
+        *("certainty", "stated_by", "stated_at"),
     )
-    print_next_page(page["next"], quiet=common.quiet)
-    return OK
 
 
 @app.command
@@ -130,8 +114,7 @@ def approve(fact: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     fact
         Fact id.
     """
-    receipt = post(f"/v1/facts/{fact}/approve", {}, common, stages=SERVER_STAGES)
-    return _report(receipt, _describe_decision(receipt, "approved"), common)
+    return _decide(f"/v1/facts/{fact}/approve", {}, "approved", common)
 
 
 @app.command
@@ -145,8 +128,7 @@ def reject(fact: UUID, /, *, reason: str | None = None, common: RemoteOptions = 
     reason
         Free text.
     """
-    receipt = post(f"/v1/facts/{fact}/reject", {"reason": reason}, common, stages=SERVER_STAGES)
-    return _report(receipt, _describe_decision(receipt, "rejected"), common)
+    return _decide(f"/v1/facts/{fact}/reject", {"reason": reason}, "rejected", common)
 
 
 @app.command
@@ -165,17 +147,11 @@ def delete(
     return run_erase("fact", str(fact), yes, common)
 
 
-def _describe_decision(receipt: dict[str, Any], decision: str) -> str:
-    return (
+def _decide(path: str, body: dict[str, Any], decision: str, common: RemoteOptions) -> int:
+    receipt = post(path, body, common, stages=JUDGEMENT_STAGES)
+    text = (
         decision
         if receipt["status"] == "applied"
         else f"accepted; {decision} once the workers have read it, see `anabranch facts list`"
     )
-
-
-def _report(result: dict[str, Any], message: str, common: RemoteOptions) -> int:
-    if common.is_json:
-        common.print_result(result)
-    else:
-        print(message)
-    return OK
+    return common.show(receipt, lambda: print(text))

@@ -9,13 +9,11 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from anabranch.cli.api_calls import post
-from anabranch.cli.options import RemoteOptions, make_conflict_error
-from anabranch.cli.output import print_stderr
+from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions, make_conflict_error
 from schemas.errors import ConfigurationError, InvalidRequest
 
 Flag = Parameter(negative="")
 GRADES = ("0", "1", "2", "3")
-SERVER_STAGES = ("control", "runs", "judgements")
 DEFAULT = RemoteOptions()
 
 
@@ -63,12 +61,8 @@ def feedback(
         raise ConfigurationError(
             "No rating was given.", remedy="Use --up, --down, --chunk, --answer or --note."
         )
-    result = post("/v1/feedback", set_fields, common, stages=SERVER_STAGES)
-    if common.is_json:
-        common.print_result(result)
-    else:
-        print_stderr(f"stored, with {result['judgements']} judged passages", quiet=common.quiet)
-    return 0
+    result = post("/v1/feedback", set_fields, common, stages=JUDGEMENT_STAGES)
+    return common.acknowledge(result, f"stored, with {result['judgements']} judged passages")
 
 
 def parse_grades(chunks: Sequence[str]) -> dict[str, int]:

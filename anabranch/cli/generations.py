@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.api_calls import LONG_TIMEOUT_S, format_time
+from anabranch.cli.api_calls import LONG_TIMEOUT_S, call_api, format_time, get, post
 from anabranch.cli.errors import FAILED, GATE_FAILED, OK
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions
 from anabranch.cli.output import confirm, print_fields, print_stderr, print_table
 from schemas.errors import InvalidRequest
 
@@ -27,8 +25,6 @@ app = App(
 )
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
-SERVER_STAGES = ("control", "runs", "judgements")
-"""Stages of a temporary server: they project decisions, runs and judgements into the tables."""
 
 
 @Parameter(name="*")
@@ -93,13 +89,8 @@ DEFAULT_COMPARISON = ComparisonOptions()
 @app.command(name="list")
 def list_generations(*, common: RemoteOptions = DEFAULT) -> int:
     """List generations that are not dropped, with their documents and size."""
-    page = _call_api(common, lambda client: client.get("/v1/generations"))
-    if common.is_json:
-        common.print_result(page)
-        return OK
     columns = ("name", "state", "purpose", "base", "documents", "chunks", "bytes", "built_at")
-    print_table(columns, [[item[column] for column in columns] for item in page["items"]])
-    return OK
+    return common.show_page(get("/v1/generations", common), *columns)
 
 
 @app.command
@@ -111,19 +102,11 @@ def show(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     name
         Generation name, such as g2.
     """
-    generation = _fetch_generation(name, common)
-    if common.is_json:
-        common.print_result(generation)
-        return OK
-    print_fields(
-        {
-            name: value
-            for name, value in generation.items()
-            if name not in ("config", "how", "topics")
-        }
-        | generation["config"]
-    )
-    return OK
+    generation = get(f"/v1/generations/{name}", common)
+    fields = {
+        name: value for name, value in generation.items() if name not in ("config", "how", "topics")
+    }
+    return common.show(generation, lambda: print_fields(fields | generation["config"]))
 
 
 @app.command
@@ -137,9 +120,8 @@ def diff(a: str, b: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     b
         Generation name, such as g2.
     """
-    differences = _diff_configs(
-        _fetch_generation(a, common)["config"], _fetch_generation(b, common)["config"]
-    )
+    first, second = (get(f"/v1/generations/{name}", common)["config"] for name in (a, b))
+    differences = _diff_configs(first, second)
     if common.is_json:
         common.print_result(
             {
@@ -154,10 +136,6 @@ def diff(a: str, b: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     else:
         print_stderr(f"{a} and {b} have the same settings", quiet=common.quiet)
     return OK
-
-
-def _fetch_generation(name: str, common: RemoteOptions) -> dict[str, Any]:
-    return _call_api(common, lambda client: client.get(f"/v1/generations/{name}"))
 
 
 def _diff_configs(
@@ -192,16 +170,9 @@ def compare(
     b
         Candidate generation, such as g2.
     """
-    comparison = options.to_request()
-    report = _call_api(
-        common,
-        lambda client: client.post("/v1/generations/compare", {"a": a, "b": b, **comparison}),
-    )
-    if common.is_json:
-        common.print_result(report)
-    else:
-        _print_report(report)
-    return OK
+    body = {"a": a, "b": b, **options.to_request()}
+    report = _post("/v1/generations/compare", body, common)
+    return common.show(report, lambda: _print_report(report))
 
 
 @app.command
@@ -240,18 +211,13 @@ def promote(
         "force": force,
         "comparison": options.to_request(),
     }
-    return _print_promotion(
-        _call_api(common, lambda client: client.post(f"/v1/generations/{name}/promote", body)),
-        common,
-    )
+    return _print_promotion(_post(f"/v1/generations/{name}/promote", body, common), common)
 
 
 @app.command
 def rollback(*, common: RemoteOptions = DEFAULT) -> int:
     """Make the previous generation live again."""
-    return _print_promotion(
-        _call_api(common, lambda client: client.post("/v1/generations/rollback", {})), common
-    )
+    return _print_promotion(_post("/v1/generations/rollback", {}, common), common)
 
 
 @app.command
@@ -286,7 +252,7 @@ def drop(
             return await client.delete(f"/v1/generations/{name}")
         return {}
 
-    result = _call_api(common, work)
+    result = call_api(common, work, stages=JUDGEMENT_STAGES, timeout_s=LONG_TIMEOUT_S)
     if common.is_json and result:
         common.print_result(result)
     elif result:
@@ -303,19 +269,8 @@ def drop(
     return OK if result else FAILED
 
 
-def _call_api(
-    common: RemoteOptions, work: Callable[[ApiClient], Awaitable[dict[str, Any]]]
-) -> dict[str, Any]:
-    from httpx2 import Timeout
-
-    from anabranch.cli.server_connection import open_client
-
-    async def run() -> dict[str, Any]:
-        async with open_client(common, stages=SERVER_STAGES) as client:
-            client.http.timeout = Timeout(LONG_TIMEOUT_S, connect=10)
-            return await work(client)
-
-    return asyncio.run(run())
+def _post(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
+    return post(path, body, common, stages=JUDGEMENT_STAGES, timeout_s=LONG_TIMEOUT_S)
 
 
 def _print_promotion(result: dict[str, Any], common: RemoteOptions) -> int:

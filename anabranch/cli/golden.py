@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from pydantic import ValidationError
 
-from anabranch.cli.api_calls import get, post
-from anabranch.cli.feedback import SERVER_STAGES, parse_grades
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.api_calls import call_api, get, post
+from anabranch.cli.feedback import parse_grades
+from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions
 from anabranch.cli.output import print_stderr
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound
 from schemas.judgements import MAX_GRADE, FeedbackRequest
 from schemas.validation_errors import format_invalid_fields
+
+if TYPE_CHECKING:
+    from anabranch.cli.http_client import ApiClient
 
 candidates = App(
     name="candidates",
@@ -124,11 +126,8 @@ def drafts(
         raise ConfigurationError(
             f"Cannot write to {file}: {error.strerror}.", remedy="Name another file."
         ) from error
-    if common.is_json:
-        common.print_result({"file": str(file), "questions": len(items)})
-    else:
-        print_stderr(f"{len(items)} questions in {file}", quiet=common.quiet)
-    return 0
+    written = {"file": str(file), "questions": len(items)}
+    return common.acknowledge(written, f"{len(items)} questions in {file}")
 
 
 def import_questions(file: Path, /, *, common: RemoteOptions = DEFAULT) -> int:
@@ -140,7 +139,8 @@ def import_questions(file: Path, /, *, common: RemoteOptions = DEFAULT) -> int:
         JSON Lines with `query` and `grades`, as `eval drafts` writes them. Delete the lines of
         questions that are not worth asking.
     """
-    result = asyncio.run(_import(read_drafts(file), common))
+    questions = read_drafts(file)
+    result = call_api(common, lambda client: _import(questions, client), stages=JUDGEMENT_STAGES)
     if common.is_json:
         common.print_result(result)
     else:
@@ -187,17 +187,14 @@ def _build_line_error(file: Path, number: int, problem: str) -> InvalidRequest:
     )
 
 
-async def _import(questions: list[FeedbackRequest], common: RemoteOptions) -> dict[str, Any]:
-    from anabranch.cli.server_connection import open_client
-
+async def _import(questions: list[FeedbackRequest], client: ApiClient) -> dict[str, Any]:
     skipped = []
-    async with open_client(common, stages=SERVER_STAGES) as client:
-        for question in questions:
-            body = question.model_dump(mode="json", exclude_unset=True)
-            try:
-                await client.post("/v1/feedback", body)
-            except NotFound as error:
-                skipped.append({"query": question.query, "reason": error.detail})
+    for question in questions:
+        body = question.model_dump(mode="json", exclude_unset=True)
+        try:
+            await client.post("/v1/feedback", body)
+        except NotFound as error:
+            skipped.append({"query": question.query, "reason": error.detail})
     return {"imported": len(questions) - len(skipped), "skipped": skipped}
 
 
@@ -212,9 +209,5 @@ def _fetch_lead_chunk(run: UUID, common: RemoteOptions) -> str:
 
 
 def _give_feedback(body: dict[str, Any], outcome: str, common: RemoteOptions) -> int:
-    result = post("/v1/feedback", body, common, stages=SERVER_STAGES)
-    if common.is_json:
-        common.print_result(result)
-    else:
-        print_stderr(outcome, quiet=common.quiet)
-    return 0
+    result = post("/v1/feedback", body, common, stages=JUDGEMENT_STAGES)
+    return common.acknowledge(result, outcome)

@@ -42,11 +42,11 @@ def start(
     broker = Broker(_resolve_folder(common), port=port, heap_mb=heap_mb, jars_dir=jars)
     print_stderr("starting Kafka…", quiet=common.quiet)
     asyncio.run(broker.start())
-    if common.is_json:
-        common.print_result({"running": True, "bootstrap_servers": broker.bootstrap_servers})
-    else:
-        print(f"export ANABRANCH_KAFKA__BOOTSTRAP_SERVERS={broker.bootstrap_servers}")
-    return OK
+    servers = broker.bootstrap_servers
+    return common.show(
+        {"running": True, "bootstrap_servers": servers},
+        lambda: print(f"export ANABRANCH_KAFKA__BOOTSTRAP_SERVERS={servers}"),
+    )
 
 
 @app.command
@@ -57,14 +57,10 @@ def stop(*, common: CommonOptions = DEFAULT) -> int:
     broker = Broker(_resolve_folder(common))
     was_running = broker.status().is_running
     asyncio.run(broker.stop())
-    if common.is_json:
-        common.print_result({"running": False})
-    else:
-        print_stderr(
-            "stopped" if was_running else f"no Kafka was running in {_resolve_folder(common)}",
-            quiet=common.quiet,
-        )
-    return OK
+    return common.acknowledge(
+        {"running": False},
+        "stopped" if was_running else f"no Kafka was running in {_resolve_folder(common)}",
+    )
 
 
 @app.command

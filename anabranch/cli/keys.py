@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from anabranch.cli.errors import OK
 from anabranch.cli.options import CommonOptions, RemoteOptions
-from anabranch.cli.output import print_next_page, print_stderr, print_table
+from anabranch.cli.output import print_stderr
 from schemas.api_keys import (
     KEY_ID_PATTERN,
     MAX_GRACE_S,
@@ -134,28 +134,19 @@ def list_keys(
     """
     page = _run_call(common, lambda keys: keys.list_keys(after, limit))
     body = page.model_dump(mode="json")
-    if common.is_json:
-        common.print_result(body)
-        return 0
-    rows = [
-        (
-            key["id"],
-            key["name"],
-            key["role"],
-            key["readers"],
-            "revoked"
-            if key["revoked_at"]
-            else f"until {key['expires_at']}"
-            if key["expires_at"]
-            else "valid",
-            key["created_by"],
-            key["created_at"],
-        )
-        for key in body["items"]
-    ]
-    print_table(("id", "name", "role", "readers", "state", "created by", "created"), rows)
-    print_next_page(page.next, quiet=common.quiet)
-    return 0
+    return common.show_page(
+        body,
+        *("id", "name", "role", "readers"),
+        ("state", _format_key_state),
+        ("created by", "created_by"),
+        ("created", "created_at"),
+    )
+
+
+def _format_key_state(key: dict[str, Any]) -> str:
+    if key["revoked_at"]:
+        return "revoked"
+    return f"until {key['expires_at']}" if key["expires_at"] else "valid"
 
 
 @app.command
@@ -193,11 +184,7 @@ def revoke(key_id: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """
     valid_id = _validate_key_id(key_id)
     revoked = _run_call(common, lambda keys: keys.revoke(valid_id))
-    if common.is_json:
-        common.print_result(revoked.model_dump(mode="json"))
-    else:
-        print_stderr(f"revoked {key_id}", quiet=common.quiet)
-    return 0
+    return common.acknowledge(revoked.model_dump(mode="json"), f"revoked {key_id}")
 
 
 def _validate_key_id(key_id: str) -> str:

@@ -32,15 +32,11 @@ def login(*, common: RemoteOptions = DEFAULT) -> int:
     # Before it is stored, so that a wrong credential is reported now.
     identity = asyncio.run(_fetch_identity(server, token))
     path = store_token(server, token)
-    if common.is_json:
-        common.print_result(identity.model_dump(mode="json"))
-    else:
-        print_stderr(
-            f"{server}: {identity.id}, tenant {identity.tenant}, role {identity.role}; "
-            f"stored in {path}",
-            quiet=common.quiet,
-        )
-    return 0
+    return common.acknowledge(
+        identity.model_dump(mode="json"),
+        f"{server}: {identity.id}, tenant {identity.tenant}, role {identity.role}; "
+        f"stored in {path}",
+    )
 
 
 def logout(*, common: RemoteOptions = DEFAULT) -> int:
@@ -50,23 +46,14 @@ def logout(*, common: RemoteOptions = DEFAULT) -> int:
     """
     server = _require_server(common)
     removed = remove_token(server)
-    if common.is_json:
-        common.print_result({"server": server, "removed": removed})
-    else:
-        print_stderr(
-            f"{server}: {'removed' if removed else 'no credential was stored'}", quiet=common.quiet
-        )
-    return 0
+    outcome = "removed" if removed else "no credential was stored"
+    return common.acknowledge({"server": server, "removed": removed}, f"{server}: {outcome}")
 
 
 def whoami(*, common: RemoteOptions = DEFAULT) -> int:
     """Show the identity behind the credential: tenant, role and readers."""
     identity = get("/v1/whoami", common)
-    if common.is_json:
-        common.print_result(identity)
-    else:
-        print_fields(identity)
-    return 0
+    return common.show(identity, lambda: print_fields(identity))
 
 
 def _require_server(common: RemoteOptions) -> str:
@@ -101,11 +88,7 @@ async def _fetch_identity(server: str, token: str) -> Identity:
 def print_login_link(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
     """Print a link that opens the server in a browser. It works once, for ten minutes."""
     link = asyncio.run(_create_link(common))
-    if common.is_json:
-        common.print_result(link)
-    else:
-        print(link["url"])
-    return 0
+    return common.show(link, lambda: print(link["url"]))
 
 
 async def _create_link(common: RemoteOptions) -> dict[str, str]:

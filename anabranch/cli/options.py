@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from anabranch.cli.output import (
+    Column,
     extract_items,
+    print_items,
     print_json,
     print_json_line,
     print_next_page,
@@ -79,6 +82,27 @@ class CommonOptions:
             print_next_page(body.get("next"), quiet=self.quiet)
         else:
             print_json(body)
+
+    def show(self, body: dict[str, Any], print_text: Callable[[], object]) -> int:
+        """Print the body as JSON if that is requested, else call `print_text`. Return 0."""
+        if self.is_json:
+            self.print_result(body)
+        else:
+            print_text()
+        return 0
+
+    def show_page(self, page: dict[str, Any], *columns: Column) -> int:
+        """Print a page as JSON or as a table, with the cursor of the next page. Return 0."""
+
+        def print_text() -> None:
+            print_items(page["items"], columns)
+            print_next_page(page.get("next"), quiet=self.quiet)
+
+        return self.show(page, print_text)
+
+    def acknowledge(self, body: dict[str, Any], text: str) -> int:
+        """Print the body as JSON if that is requested, else the text to stderr. Return 0."""
+        return self.show(body, lambda: print_stderr(text, quiet=self.quiet))
 
     def report_progress(self, text: str, body: dict[str, Any]) -> None:
         """Print progress to stdout as a JSON line for ndjson, else as text to stderr."""
@@ -171,6 +195,8 @@ def make_conflict_error(first_option: str, second_option: str) -> InvalidRequest
 
 QUERY_STAGES = ("control", "runs")
 """Stages of a temporary server for queries: they project generations and run records."""
+JUDGEMENT_STAGES = (*QUERY_STAGES, "judgements")
+"""Stages that project feedback and facts, too."""
 
 
 def parse_channels(text: str) -> list[Channel]:

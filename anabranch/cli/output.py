@@ -63,6 +63,21 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         )
 
 
+Column = str | tuple[str, str | Callable[[dict[str, Any]], object]]
+"""The name of a field, or a heading with the name of a field or a function of the item."""
+
+
+def print_items(items: Iterable[dict[str, Any]], columns: Sequence[Column]) -> None:
+    fields = [(column, column) if isinstance(column, str) else column for column in columns]
+    print_table(
+        [heading for heading, _ in fields],
+        [
+            [item.get(field) if isinstance(field, str) else field(item) for _, field in fields]
+            for item in items
+        ],
+    )
+
+
 def print_stderr(text: str, *, quiet: bool = False) -> None:
     if not quiet:
         print(text, file=sys.stderr, flush=True)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.api_calls import format_time, get, post
+from anabranch.cli.api_calls import call_api, format_time, get, post
 from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     print_fields,
     print_stderr,
-    print_table,
     resume_hint,
 )
 from anabranch.cli.rates import Rate
 from schemas.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from anabranch.cli.http_client import ApiClient
 
 app = App(
     name="replay",
@@ -90,11 +92,8 @@ def start(
         "per_second": rate,
         "dry_run": dry_run,
     }
-    answer = (
-        asyncio.run(post_and_wait("/v1/replays", body, common))
-        if wait
-        else post("/v1/replays", body, common)
-    )
+    send = post_and_wait if wait else post
+    answer = send("/v1/replays", body, common)
     if common.is_json:
         common.print_result(answer)
     else:
@@ -118,26 +117,11 @@ def start(
 @app.command(name="list")
 def list_replays(*, common: RemoteOptions = DEFAULT) -> int:
     """List replays and redrives, the newest first."""
-    page = get("/v1/replays", common)
-    if common.is_json:
-        common.print_result(page)
-        return OK
-    columns = (
-        "replay_id",
-        "kind",
-        "stage",
-        "state",
-        "read",
-        "total",
-        "replayed",
-        "superseded",
-        "dead_lettered",
+    return common.show_page(
+        get("/v1/replays", common),
+        *("replay_id", "kind", "stage", "state", "read", "total"),
+        *("replayed", "superseded", "dead_lettered"),
     )
-    print_table(
-        (*columns[:-1], "dead_lettered"),
-        [tuple(item[name] for name in columns) for item in page["items"]],
-    )
-    return OK
 
 
 @app.command
@@ -173,7 +157,11 @@ def watch(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     replay
         Replay id.
     """
-    snapshot = asyncio.run(_watch_replay(str(replay), common))
+    snapshot = call_api(
+        common,
+        lambda client: _wait_until_ended(client, str(replay), common, wait_states=("running",)),
+        stages=("all",),
+    )
     _print_replay(snapshot, common)
     return to_replay_exit_code([snapshot])
 
@@ -220,11 +208,10 @@ def to_replay_exit_code(replays: Sequence[dict[str, Any]]) -> int:
     return PARTIAL_FAILURE if any(replay["dead_lettered"] for replay in replays) else OK
 
 
-async def post_and_wait(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
+def post_and_wait(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
     """Send the request and wait until each replay that it started has ended."""
-    from anabranch.cli.server_connection import open_client
 
-    async with open_client(common, stages=("all",)) as client:
+    async def run(client: ApiClient) -> dict[str, Any]:
         answer = await client.post(path, body)
         replay_ids = answer.get("replays") or (
             [answer["replay_id"]] if answer.get("replay_id") else []
@@ -233,16 +220,11 @@ async def post_and_wait(path: str, body: dict[str, Any], common: RemoteOptions) 
             "replays": [await _wait_until_ended(client, replay, common) for replay in replay_ids]
         }
 
-
-async def _watch_replay(replay: str, common: RemoteOptions) -> dict[str, Any]:
-    from anabranch.cli.server_connection import open_client
-
-    async with open_client(common, stages=("all",)) as client:
-        return await _wait_until_ended(client, replay, common, wait_states=("running",))
+    return call_api(common, run, stages=("all",))
 
 
 async def _wait_until_ended(
-    client: Any,
+    client: ApiClient,
     replay: str,
     common: RemoteOptions,
     *,
@@ -278,11 +260,7 @@ async def _wait_until_ended(
 
 
 def _print_replay(snapshot: dict[str, Any], common: RemoteOptions) -> int:
-    if common.is_json:
-        common.print_result(snapshot)
-        return OK
-    print_fields(snapshot)
-    return OK
+    return common.show(snapshot, lambda: print_fields(snapshot))
 
 
 def _parse_offsets(text: str) -> dict[str, int | None]:

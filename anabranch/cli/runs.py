@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.api_calls import get, post
+from anabranch.cli.api_calls import call_api, get, post
 from anabranch.cli.errors import FAILED, OK, REFUSED
 from anabranch.cli.http_client import ApiClient
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
-from anabranch.cli.output import print_next_page, print_stderr, print_table, to_single_line
+from anabranch.cli.output import print_stderr, print_table, to_single_line
 from anabranch.cli.query import (
     NO_OPTIONS,
     QueryOptions,
@@ -20,7 +19,6 @@ from anabranch.cli.query import (
     make_progress_printer,
     print_event_line,
 )
-from anabranch.cli.server_connection import open_client
 from schemas.errors import ConfigurationError, TransientError
 
 app = App(
@@ -43,13 +41,8 @@ def list_runs(*, limit: int = 50, after: str | None = None, common: RemoteOption
         Cursor printed with the previous page.
     """
     page = get("/v1/runs", common, limit=limit, after=after)
-    if common.is_json:
-        common.print_result(page)
-        return OK
     columns = ("run_id", "received_at", "kind", "generation", "refused", "query")
-    print_table(columns, [[item[column] for column in columns] for item in page["items"]])
-    print_next_page(page["next"], quiet=common.quiet)
-    return OK
+    return common.show_page(page, *columns)
 
 
 @app.command
@@ -68,26 +61,24 @@ def start(
     follow
         Print the steps and the answer as `stream` does. Required if no server runs.
     """
-    return asyncio.run(_start(options.to_request(join_question(text)), follow, common))
+    body = options.to_request(join_question(text))
+    return call_api(common, lambda client: _start(body, follow, client, common))
 
 
-async def _start(body: dict[str, Any], follow: bool, common: RemoteOptions) -> int:
-    async with open_client(common) as client:
-        if client.is_ephemeral and not follow:
-            raise ConfigurationError(
-                "No server is running that could continue the run.",
-                code="NO_SERVER",
-                remedy="Start one with `anabranch up`, or add --follow.",
-            )
-        run = await client.post("/v1/runs", body)
-        if follow:
-            print_stderr(f"run {run['run_id']}", quiet=common.quiet)
-            return await _follow(client, run["run_id"], common)
-    if common.is_json:
-        common.print_result(run)
-    else:
-        print(run["run_id"])
-    return OK
+async def _start(
+    body: dict[str, Any], follow: bool, client: ApiClient, common: RemoteOptions
+) -> int:
+    if client.is_ephemeral and not follow:
+        raise ConfigurationError(
+            "No server is running that could continue the run.",
+            code="NO_SERVER",
+            remedy="Start one with `anabranch up`, or add --follow.",
+        )
+    run = await client.post("/v1/runs", body)
+    if follow:
+        print_stderr(f"run {run['run_id']}", quiet=common.quiet)
+        return await _follow(client, run["run_id"], common)
+    return common.show(run, lambda: print(run["run_id"]))
 
 
 @app.command
@@ -99,8 +90,8 @@ def status(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     run
         Run id.
     """
-    _print_status(get(f"/v1/runs/{run}/status", common), common)
-    return OK
+    status = get(f"/v1/runs/{run}/status", common)
+    return common.show(status, lambda: _print_status(status))
 
 
 @app.command
@@ -112,8 +103,8 @@ def cancel(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     run
         Run id.
     """
-    _print_status(post(f"/v1/runs/{run}/cancel", {}, common), common)
-    return OK
+    status = post(f"/v1/runs/{run}/cancel", {}, common)
+    return common.show(status, lambda: _print_status(status))
 
 
 @app.command
@@ -126,12 +117,7 @@ def stream(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     run
         Run id.
     """
-
-    async def follow_run() -> int:
-        async with open_client(common) as client:
-            return await _follow(client, str(run), common)
-
-    return asyncio.run(follow_run())
+    return call_api(common, lambda client: _follow(client, str(run), common))
 
 
 async def _follow(client: ApiClient, run: str, common: RemoteOptions) -> int:
@@ -153,10 +139,7 @@ async def _follow(client: ApiClient, run: str, common: RemoteOptions) -> int:
     )
 
 
-def _print_status(run: dict[str, Any], common: RemoteOptions) -> None:
-    if common.is_json:
-        common.print_result(run)
-        return
+def _print_status(run: dict[str, Any]) -> None:
     for name in ("run_id", "state", "started_at", "ended_at"):
         print(f"{name:12} {run[name] or '-'}")
     if run["error"]:
@@ -175,9 +158,10 @@ def show(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
         Run id.
     """
     details = get(f"/v1/runs/{run}", common)
-    if common.is_json:
-        common.print_result(details)
-        return OK
+    return common.show(details, lambda: _print_run(details))
+
+
+def _print_run(details: dict[str, Any]) -> None:
     for name in ("run_id", "kind", "received_at", "answered_at", "generation"):
         print(f"{name:12} {details[name]}")
     missing_question = "-" if details["response"] else "erased"
@@ -185,7 +169,6 @@ def show(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     print(f"{'question':12} {question}")
     print(f"{'candidates':12} {len(details['candidates'])}")
     _print_response(details["response"] or {})
-    return OK
 
 
 @app.command
@@ -232,9 +215,10 @@ def diff(run: UUID, other: UUID | None = None, /, *, common: RemoteOptions = DEF
         common,
         stages=QUERY_STAGES,
     )
-    if common.is_json:
-        common.print_result(result)
-        return OK
+    return common.show(result, lambda: _print_diff(result))
+
+
+def _print_diff(result: dict[str, Any]) -> None:
     print(result["question"])
     for name in ("then", "now"):
         side = result[name]
@@ -255,7 +239,6 @@ def diff(run: UUID, other: UUID | None = None, /, *, common: RemoteOptions = DEF
                 f"{_format_rank(change['rank_now'])}  {to_single_line(name)}  "
                 f"{to_single_line(change['section'] or '')}"
             )
-    return OK
 
 
 def _format_rank(rank: int | None) -> str:

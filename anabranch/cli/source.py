@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from anabranch.cli.api_calls import call_api, get
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import confirm, print_fields, print_stderr, print_table
+from anabranch.cli.output import confirm, print_fields
 from anabranch.identity.approvals import approve
 from schemas.errors import InvalidRequest, NotFound
 
@@ -251,23 +252,11 @@ def urls(
 @app.command(name="list")
 def list_sources(*, common: RemoteOptions = DEFAULT) -> int:
     """List sources with their state, documents and problems."""
-    page = _call_api(common, lambda client: client.get("/v1/sources"))
-    if common.is_json:
-        common.print_result(page)
-        return 0
-    rows = [
-        (
-            item["name"],
-            item["kind"],
-            item["state"],
-            item["documents"],
-            item["pending"],
-            _format_problem(item["status"]),
-        )
-        for item in page["items"]
-    ]
-    print_table(("name", "kind", "state", "documents", "pending", "problem"), rows)
-    return 0
+    return common.show_page(
+        get("/v1/sources", common),
+        *("name", "kind", "state", "documents", "pending"),
+        ("problem", lambda item: _format_problem(item["status"])),
+    )
 
 
 @app.command
@@ -279,12 +268,8 @@ def status(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     name
         Name of the source.
     """
-    details = _call_api(common, lambda client: client.get(f"/v1/sources/{name}"))
-    if common.is_json:
-        common.print_result(details)
-        return 0
-    print_fields(details)
-    return 0
+    details = get(f"/v1/sources/{name}", common)
+    return common.show(details, lambda: print_fields(details))
 
 
 @app.command
@@ -319,7 +304,7 @@ def remove(
             ).json()
         )
 
-    return _print_accepted(_call_api(common, run), common)
+    return _change(run, common)
 
 
 @app.command
@@ -348,7 +333,7 @@ def reset(
             (await client.request("POST", "/v1/sources/reset", params={"name": name})).json()
         )
 
-    return _print_accepted(_call_api(common, run), common)
+    return _change(run, common)
 
 
 def _add_source(
@@ -372,13 +357,9 @@ def _add_source(
             return answer
 
     answer = asyncio.run(run())
-    if common.is_json:
-        common.print_result(answer)
-    else:
-        print_stderr(
-            f"accepted; show its status with `anabranch source status {name}`", quiet=common.quiet
-        )
-    return 0
+    return common.acknowledge(
+        answer, f"accepted; show its status with `anabranch source status {name}`"
+    )
 
 
 def approve_folder(definition: dict[str, Any], common: RemoteOptions) -> None:
@@ -387,27 +368,18 @@ def approve_folder(definition: dict[str, Any], common: RemoteOptions) -> None:
         approve(common.load_settings().data_dir, "folders", [definition["path"]])
 
 
-def _call_api(
-    common: RemoteOptions, call: Callable[[ApiClient], Awaitable[dict[str, Any]]]
-) -> dict[str, Any]:
-    async def run() -> dict[str, Any]:
-        from anabranch.cli.server_connection import open_client, warn_if_server_stops
+def _change(work: Callable[[ApiClient], Awaitable[dict[str, Any]]], common: RemoteOptions) -> int:
+    """Print the accepted change. Return 1 if it was not confirmed."""
+    from anabranch.cli.server_connection import warn_if_server_stops
 
-        async with open_client(common) as client:
-            answer = await call(client)
-            if answer:
-                warn_if_server_stops(client, common)
-            return answer
+    async def run(client: ApiClient) -> dict[str, Any]:
+        answer = await work(client)
+        if answer:
+            warn_if_server_stops(client, common)
+        return answer
 
-    return asyncio.run(run())
-
-
-def _print_accepted(answer: dict[str, Any], common: RemoteOptions) -> int:
-    if answer and common.is_json:
-        common.print_result(answer)
-    elif answer:
-        print_stderr("accepted", quiet=common.quiet)
-    return 0 if answer else 1
+    answer = call_api(common, run)
+    return common.acknowledge(answer, "accepted") if answer else 1
 
 
 def _format_problem(status: dict[str, Any]) -> str | None:

@@ -13,17 +13,17 @@ from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.api_calls import get
+from anabranch.cli.api_calls import call_api, get
 from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.options import CommonOptions, LocalOptions, RemoteOptions
-from anabranch.cli.output import print_json_line, print_stderr, print_table
+from anabranch.cli.output import print_items, print_json_line, print_stderr, print_table
 
 if TYPE_CHECKING:
+    from anabranch.cli.http_client import ApiClient
     from anabranch.config.settings import Settings
     from services.storage import Storage
 
     FetchStages = Callable[[], Awaitable[dict[str, Any]]]
-    FetchRows = Callable[[Storage], Awaitable[list[dict[str, Any]]]]
     OpenDatabase = Callable[[Settings], AbstractAsyncContextManager[str]]
 
 T = TypeVar("T")
@@ -41,10 +41,17 @@ REMOTE = RemoteOptions()
 @app.command(name="list")
 def list_topics(*, common: RemoteOptions = REMOTE) -> int:
     """List topics with their partitions and number of records."""
+    topics = (
+        get("/v1/topics", common)["items"]
+        if common.server
+        else asyncio.run(_run_with_storage(common, _fetch_topics))
+    )
+    return _print_topics(topics, common)
+
+
+def _print_topics(topics: list[dict[str, Any]], common: CommonOptions) -> int:
     columns = ("topic", "partitions", "records")
-    if common.server:
-        return _print_table(common, "topics", get("/v1/topics", common)["items"], columns)
-    return _print_rows(common, "topics", _fetch_topics, columns)
+    return common.show({"topics": topics}, lambda: print_items(topics, columns))
 
 
 @app.command
@@ -68,8 +75,9 @@ def describe(topic: str, /, *, common: RemoteOptions = REMOTE) -> int:
     )
     event_types = ", ".join(details["event_types"]) or "no events yet"
     print_stderr(f"{topic}: {event_types}", quiet=common.quiet)
+    partitions = details["partitions"]
     columns = ("partition", "first", "next")
-    return _print_table(common, "partitions", details["partitions"], columns)
+    return common.show({"partitions": partitions}, lambda: print_items(partitions, columns))
 
 
 @app.command
@@ -77,13 +85,8 @@ def create(*, common: LocalOptions = DEFAULT) -> int:
     """Create missing topics."""
     from anabranch.cli.database import open_or_initialize_database
 
-    return _print_rows(
-        common,
-        "topics",
-        _fetch_topics,
-        ("topic", "partitions", "records"),
-        open_database_url=open_or_initialize_database,
-    )
+    topics = asyncio.run(_run_with_storage(common, _fetch_topics, open_or_initialize_database))
+    return _print_topics(topics, common)
 
 
 @app.command
@@ -100,14 +103,9 @@ def verify(*, common: LocalOptions = DEFAULT) -> int:
     settings = common.load_settings()
     configure_logs(settings.logging)  # to stderr: unconfigured, structlog prints to stdout
     comparisons = asyncio.run(check_topics(settings))
-    if common.is_json:
-        common.print_result({"topics": [asdict(comparison) for comparison in comparisons]})
-    else:
-        columns = ("topic", "partitions", "wanted", "settings", "problem")
-        print_table(
-            columns,
-            [[getattr(comparison, column) for column in columns] for comparison in comparisons],
-        )
+    rows = [asdict(comparison) for comparison in comparisons]
+    columns = ("topic", "partitions", "wanted", "settings", "problem")
+    common.show({"topics": rows}, lambda: print_items(rows, columns))
     for comparison in comparisons:
         if comparison.remedy:
             print_stderr(f"{comparison.topic}: {comparison.remedy}", quiet=common.quiet)
@@ -197,13 +195,13 @@ def lag(
 
         await show(partial(describe_stages, storage))
 
-    async def show_server() -> None:
-        from anabranch.cli.server_connection import open_client
+    async def show_server(client: ApiClient) -> None:
+        await show(partial(client.get, "/v1/stages"))
 
-        async with open_client(common) as client:
-            await show(partial(client.get, "/v1/stages"))
-
-    asyncio.run(show_server() if common.server else _run_with_storage(common, show_tables))
+    if common.server:
+        call_api(common, show_server)
+    else:
+        asyncio.run(_run_with_storage(common, show_tables))
     return 0
 
 
@@ -224,17 +222,10 @@ def _print_lag(
     )
 
     columns = (
-        "stage",
-        "generation",
-        "group",
-        "topic",
-        "lag",
-        "oldest_seconds",
-        "acknowledged",
-        "end",
-        "reason",
+        *("stage", "generation", "group", "topic", "lag", "oldest_seconds", "acknowledged"),
+        *("end", "reason"),
     )
-    print_table(columns, [[line[column] for column in columns] for line in _omit_idle(stages)])
+    print_items(_omit_idle(stages), columns)
     for remedy in dict.fromkeys(
         [*(stage["remedy"] for stage in stages if stage["remedy"]), *map(suggest_release, locks)]
     ):
@@ -267,28 +258,6 @@ async def _fetch_topics(storage: Storage) -> list[dict[str, Any]]:
     from services.monitoring.overview import list_topics
 
     return await list_topics(storage)
-
-
-def _print_rows(
-    common: CommonOptions,
-    key: str,
-    fetch_rows: FetchRows,
-    columns: tuple[str, ...],
-    *,
-    open_database_url: OpenDatabase | None = None,
-) -> int:
-    rows = asyncio.run(_run_with_storage(common, fetch_rows, open_database_url))
-    return _print_table(common, key, rows, columns)
-
-
-def _print_table(
-    common: CommonOptions, key: str, rows: list[dict[str, Any]], columns: tuple[str, ...]
-) -> int:
-    if common.is_json:
-        common.print_result({key: rows})
-    else:
-        print_table(columns, [[row[column] for column in columns] for row in rows])
-    return 0
 
 
 async def _run_with_storage(
