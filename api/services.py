@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from schemas.judgements import FeedbackReceipt, FeedbackRequest
     from schemas.ports.engines import BlobStore
     from schemas.ports.graph import GraphServer
-    from schemas.ports.search import DocumentCatalog
     from schemas.principals import Authenticator, Principal
     from schemas.profiles import ReloadedConfig
     from schemas.questions import (
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from services.replay.service import ReplayService
     from services.sources.service import SourceService
     from sql.access import PgAudit
+    from sql.documents import PgDocuments
     from sql.entities import PgEntities
     from sql.listings import PgListings
 
@@ -58,7 +58,7 @@ class Services:
     count_failed_authentication: Callable[[], None]
     max_upload_bytes: int
     ingest: IngestService
-    documents: DocumentCatalog
+    documents: PgDocuments
     entities: PgEntities
     amend_entity: Callable[[Principal, UUID, EntityAmendment], Awaitable[dict[str, Any]]]
     graph: GraphServer | None  # None: no server is configured

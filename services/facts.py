@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 from uuid import UUID
 
 from cachetools import TTLCache
@@ -18,6 +17,7 @@ from schemas.ids import content_id
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.topics import FEEDBACK
+from sql.facts import PgFacts
 from streams.codec import Codec
 from streams.publisher import build_root_event
 
@@ -34,18 +34,12 @@ FactKey = tuple[str, str, str, str, tuple[str, ...] | None]
 """Tenant, subject, predicate, object and readers: what makes two facts equal."""
 
 
-class FactStore(Protocol):
-    async def find(self, caller: Principal, fact_id: UUID) -> Fact | None: ...
-
-    async def find_equal(self, tenant: str, request: FactRequest, now: datetime) -> UUID | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class FactService:
     """Every method raises NotFound for a fact that the caller may not read, and LogUnavailable."""
 
     log: RecordAppender
-    facts: FactStore
+    facts: PgFacts
     codec: Codec
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]

@@ -32,11 +32,11 @@ from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentW
 from schemas.ids import compute_file_sha256, make_document_id, make_received_id, sha256_hex
 from schemas.ingest import IngestionJob, IngestReceipt, IngestRequest, PlannedEvent
 from schemas.ports.engines import BlobStore
-from schemas.ports.jobs import IngestionJobs
 from schemas.ports.log import RecordAppender
-from schemas.ports.search import DocumentCatalog
 from schemas.principals import Principal
 from schemas.values import Amendment, BlobRef, DocumentFields, Notice
+from sql.documents import PgDocuments
+from sql.jobs import PgJobs
 from streams.codec import Codec
 from streams.publisher import API_SOURCE, build_raw_record
 
@@ -57,8 +57,8 @@ class IngestService:
 
     log: RecordAppender
     blobs: BlobStore
-    documents: DocumentCatalog
-    jobs: IngestionJobs
+    documents: PgDocuments
+    jobs: PgJobs
     codec: Codec
     max_bytes: int
     clock: Callable[[], datetime]

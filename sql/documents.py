@@ -48,7 +48,9 @@ MAX_OCCURRENCES = 20
 
 
 class PgDocuments:
-    """Implements `schemas.ports.search.DocumentCatalog`. Every method may raise
+    """Documents as dictionaries in the shapes of the HTTP responses.
+
+    Documents that the caller may not read are treated as missing. Every method may raise
     DatabaseUnavailable.
     """
 
@@ -131,6 +133,7 @@ class PgDocuments:
         return (_to_document_body(rows[0], caller) if rows else UNSEEN_DOCUMENT) | (status or {})
 
     async def has_content(self, tenant: str, document_id: UUID, sha256: str) -> bool:
+        """Return whether any revision of the document has these bytes."""
         return await self._content_checks.run((tenant, document_id, sha256))
 
     async def _check_contents(self, contents: Sequence[tuple[str, UUID, str]]) -> list[bool]:
@@ -142,6 +145,7 @@ class PgDocuments:
     async def fetch_revisions(
         self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
     ) -> tuple[list[Body], int | None]:
+        """Return the newest revisions first; `after` is a revision number."""
         rows = await fetch_rows(
             self._pool, "revisions", caller.tenant, document_id, after, limit + 1, caller.readers
         )
@@ -168,7 +172,10 @@ class PgDocuments:
     async def fetch_entities(
         self, caller: Principal, document_id: UUID, *, after: str | None, limit: int
     ) -> tuple[list[Body], str | None]:
-        """Return the entities that the visible revision mentions, the most frequent first."""
+        """Return the entities that the visible revision mentions, the most frequent first.
+
+        Raises InvalidRequest if `after` is not a cursor of this list.
+        """
         mentions, last_id = parse_count_cursor(after)
         rows = await fetch_rows(
             self._pool,
@@ -188,6 +195,7 @@ class PgDocuments:
     async def fetch_revision_file(
         self, caller: Principal, document_id: UUID, revision: int
     ) -> Body | None:
+        """Return name, media type, hash and blob of a revision's file; superseded ones included."""
         rows = await fetch_rows(
             self._pool, "revision_file", caller.tenant, document_id, revision, caller.readers
         )
@@ -196,6 +204,7 @@ class PgDocuments:
     async def fetch_text(
         self, caller: Principal, document_id: UUID, revision: int | None = None
     ) -> DocumentText | None:
+        """Return the visible text. That of another revision exists only until it is superseded."""
         rows = await fetch_rows(
             self._pool, "document_text", caller.tenant, document_id, caller.readers, revision
         )
@@ -264,7 +273,8 @@ class PgDocuments:
     async def list_document_events(
         self, caller: Principal, document_id: UUID, *, after: int, limit: int
     ) -> tuple[list[dict[str, Any]], int | None]:
-        """Return the attempts of all stages in order of time, and the next offset.
+        """Return the attempts of all stages in order of time, and the next `after`, the number to
+        skip.
 
         Keys: `revision, generation, stage, part, state, attempts, topic, partition, offset,
         started_at, duration_ms, error`. The list is empty for an unknown document. Raises

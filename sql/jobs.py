@@ -22,7 +22,7 @@ MAX_LOCKS = 2
 
 
 class PgJobs:
-    """Implements `schemas.ports.jobs.IngestionJobs`."""
+    """Jobs over Postgres. Every method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -31,21 +31,33 @@ class PgJobs:
         self._lock_slots = asyncio.Semaphore(MAX_LOCKS)
 
     async def open(self, job: IngestionJob) -> None:
+        """Open a job whose event is written. Opening it again has no effect."""
         await self._openings.run(job)
 
     async def claim(
         self, job: IngestionJob, request_sha256: str, readers: Sequence[str] | None
     ) -> str | None:
+        """Claim a job before its event is written, with the readers that the request states.
+
+        Returns the hash of the request that has claimed it first; None for a job that was never
+        claimed.
+        """
         row = await fetch_row(self._pool, "claim_job", *_to_row(job), request_sha256, readers)
         assert row is not None, "the query always returns one row"
         return str(row["request_sha256"]) if row["request_sha256"] is not None else None
 
     async def has_sent(self, caller: Principal, document_id: UUID) -> bool:
+        """Return whether the caller has a job of this document."""
         return bool(
             await fetch_value(self._pool, "has_sent", caller.tenant, document_id, caller.id)
         )
 
     async def fetch_access(self, caller: Principal, document_id: UUID) -> DocumentAccess:
+        """Return whether the caller may change the document.
+
+        Its latest readers decide, and those of claimed jobs that are not projected yet; earlier
+        jobs of the caller only while no revision is admitted.
+        """
         if caller.readers is None:
             return "granted"
         row = await self._fetch_access_row(caller, document_id)
@@ -69,6 +81,10 @@ class PgJobs:
 
     @asynccontextmanager
     async def lock_document(self, document_id: UUID) -> AsyncIterator[None]:
+        """Lock the document for this request, in all processes.
+
+        No request can then restrict it between another one's check and its event.
+        """
         async with self._lock_slots:
             with translate_database_errors():
                 async with (

@@ -105,7 +105,7 @@ def _to_passage(row: asyncpg.Record) -> QuotedPassage:
 
 
 class PgRecordedTexts:
-    """Implements `schemas.ports.lineage.RecordedTexts` and `CurrentDocuments`."""
+    """Implements `schemas.ports.lineage.RecordedTexts`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

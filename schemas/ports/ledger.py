@@ -215,11 +215,3 @@ class Memo(Protocol):
 
     async def store(self, results: Mapping[MemoKey, bytes]) -> None:
         """Store results durably. Existing results are not replaced."""
-
-
-class GenerationStore(Protocol):
-    async def fetch_live(self) -> Generation | None: ...
-
-    async def fetch(self, name: str) -> Generation | None: ...
-
-    async def fetch_undropped(self) -> list[Generation]: ...

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from schemas.principals import Principal
 from schemas.records import Position
-from schemas.run_records import CurrentDocument
 from schemas.values import BlobRef
 
 LineageStep = Literal["transcribed", "chunked", "embedded"]
@@ -119,10 +118,3 @@ class RecordedTexts(Protocol):
 
         Texts that no longer exist, such as those of an erased document, are omitted.
         """
-
-
-class CurrentDocuments(Protocol):
-    async def fetch_current(
-        self, caller: Principal, document_ids: Sequence[UUID]
-    ) -> Mapping[UUID, CurrentDocument]:
-        """Return the current state of documents. Unknown ids are omitted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -16,7 +16,7 @@ from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
 from schemas.facts import Fact
 from schemas.generations import Generation
 from schemas.graph_facts import GraphEvidence
-from schemas.principals import Principal, ReaderScope
+from schemas.principals import ReaderScope
 from schemas.questions import Filters
 
 
@@ -368,79 +368,3 @@ class DocumentText:
     document_id: UUID
     markdown: str | None
     blob_key: str | None
-
-
-class DocumentCatalog(Protocol):
-    """Documents for API and command line, as dictionaries in the shapes of the HTTP responses.
-
-    Documents that the caller may not read are treated as missing.
-    """
-
-    async def find_documents(
-        self,
-        caller: Principal,
-        *,
-        external_id: str | None,
-        collection: str | None,
-        tag: str | None,
-        state: str | None,
-        text: str | None = None,
-        date_from: date | None = None,
-        date_to: date | None = None,
-        after: str | None,
-        limit: int,
-    ) -> tuple[list[dict[str, Any]], str | None]: ...
-
-    async def fetch_document(
-        self, caller: Principal, document_id: UUID
-    ) -> dict[str, Any] | None: ...
-
-    async def has_content(self, tenant: str, document_id: UUID, sha256: str) -> bool:
-        """Return whether any revision of the document has these bytes."""
-
-    async def fetch_revisions(
-        self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        """Return the newest revisions first; `after` is a revision number."""
-
-    async def fetch_chunks(
-        self, caller: Principal, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]: ...
-
-    async def fetch_entities(
-        self, caller: Principal, document_id: UUID, *, after: str | None, limit: int
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return the entities of the visible revision, the most frequent first. Raises
-        InvalidRequest if `after` is not a cursor of this list.
-        """
-
-    async def fetch_revision_file(
-        self, caller: Principal, document_id: UUID, revision: int
-    ) -> dict[str, Any] | None:
-        """Return name, media type, hash and blob of a revision's file; superseded ones included."""
-
-    async def fetch_text(
-        self, caller: Principal, document_id: UUID, revision: int | None = None
-    ) -> DocumentText | None:
-        """Return the visible text. That of another revision exists only until it is superseded."""
-
-    async def fetch_status(
-        self,
-        caller: Principal,
-        *,
-        document_id: UUID | None = None,
-        job_id: UUID | None = None,
-        event_id: str | None = None,
-        source: str | None = None,
-    ) -> dict[str, Any] | None: ...
-
-    async def list_document_events(
-        self, caller: Principal, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        """List the attempts of all stages in order of time; `after` is the number to skip."""
-
-    async def fetch_counts(self, tenant: str | None) -> dict[str, int]: ...
-
-    async def filter_readable(
-        self, caller: Principal, document_ids: Collection[UUID]
-    ) -> set[UUID]: ...

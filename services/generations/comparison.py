@@ -33,11 +33,10 @@ from schemas.errors import AnabranchError, InvalidRequest, TransientError
 from schemas.generations import Generation
 from schemas.judgements import GradedPassage
 from schemas.ports.engines import BlobStore
-from schemas.ports.ledger import GenerationStore
 from schemas.principals import Principal
 from schemas.questions import QueryRequest, SearchRequest
 from services.query.retriever_pool import RetrieverPool
-from sql.generations import PgGenerationSummaries, unknown_generation_error
+from sql.generations import PgGenerations, PgGenerationSummaries, unknown_generation_error
 from sql.passages import PgPassages
 from sql.runs import PgFeedback
 
@@ -76,7 +75,7 @@ class ComparedGeneration:
 @dataclass(frozen=True, slots=True)
 class GenerationComparer:
     retrievers: RetrieverPool
-    generations: GenerationStore
+    generations: PgGenerations
     feedback: PgFeedback
     passages: PgPassages
     summaries: PgGenerationSummaries

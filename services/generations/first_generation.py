@@ -12,7 +12,6 @@ from schemas.errors import NewerVersion, PermanentError
 from schemas.events import GenerationCreated
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
 from schemas.ids import content_id
-from schemas.ports.ledger import GenerationStore
 from schemas.ports.log import EventLog, RecordAppender
 from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
@@ -39,7 +38,7 @@ def build_first_generation(config: IndexConfig) -> Generation:
 
 
 async def find_current_generation(
-    generations: GenerationStore, log: EventLog, codec: Codec
+    generations: PgGenerations, log: EventLog, codec: Codec
 ) -> Generation | None:
     """Find the live generation in the tables, else the first one in the log: it may not be
     projected yet.

@@ -6,11 +6,11 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from processors import TOPICS
@@ -24,26 +24,21 @@ from schemas.event_feed import (
     LogPage,
 )
 from schemas.ports.feed import FeedRecord, RecordFeed
-from schemas.ports.ledger import GenerationStore
 from schemas.principals import Principal
 from schemas.records import StoredRecord
 from schemas.topics import CONTROL, RAW, get_base_topic
+from sql.documents import PgDocuments
+from sql.generations import PgGenerations
 from streams.codec import DEFAULT_TENANT, Codec
 from streams.unreadable import guess_producer_attributes, resolve_tenant
 
 PAYLOAD_TOPICS = frozenset(topic for topic in TOPICS if topic.payload_in_feed)
 
 
-class ReadableDocuments(Protocol):
-    async def filter_readable(
-        self, caller: Principal, document_ids: Collection[UUID]
-    ) -> set[UUID]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class LogEntryBuilder:
     codec: Codec
-    documents: ReadableDocuments
+    documents: PgDocuments
 
     async def build_entries(
         self, records: Sequence[FeedRecord], caller: Principal, document: UUID | None
@@ -164,7 +159,7 @@ class EventFeed:
 
     feed: RecordFeed
     entries: LogEntryBuilder
-    generations: GenerationStore
+    generations: PgGenerations
     fetch_status: FetchStatus
     poll_s: float = 0.5
     max_backlog: int = MAX_BACKLOG

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 from uuid import UUID
 
 from schemas.errors import Forbidden, unknown_resource_error, unknown_run_error
 from schemas.events import FeedbackGiven
 from schemas.ids import content_id
-from schemas.judgements import FeedbackReceipt, FeedbackRequest, GradedPassage, QuotedPassage
+from schemas.judgements import FeedbackReceipt, FeedbackRequest, GradedPassage
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.topics import FEEDBACK
 from services.instrumentation.metrics import Metrics
+from sql.runs import PgFeedback
 from streams.codec import Codec
 from streams.publisher import build_root_event
 
@@ -25,20 +25,12 @@ CE_SOURCE = "anabranch/api"
 RUN_WAIT_S = 2.0
 
 
-class QueryLookup(Protocol):
-    async def fetch_passages(
-        self, caller: Principal, chunk_ids: Sequence[UUID]
-    ) -> Mapping[UUID, QuotedPassage]: ...
-
-    async def fetch_question(self, caller: Principal, run_id: UUID) -> str | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class FeedbackService:
     """Chunks are resolved to passages at once: a judgement outlives its chunk."""
 
     log: RecordAppender
-    lookup: QueryLookup
+    lookup: PgFeedback
     codec: Codec
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]

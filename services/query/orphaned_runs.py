@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 from uuid import UUID
 
 import structlog
 
 from schemas.errors import TransientError
 from schemas.events import EventData, RunStopped
-from schemas.run_records import OrphanedRun
 from services.background_tasks import run_in_background
 from services.query.runs import PROCESS_ENDED
+from sql.run_processes import PgRunProcesses
 
 log = structlog.get_logger(__name__)
 CHECK_S = 2.0
@@ -25,26 +24,10 @@ GRACE_S = 5.0
 """Time in which a process whose connection was lost connects again before it counts as ended."""
 
 
-class RunProcesses(Protocol):
-    def open_session(self, process_id: UUID) -> AbstractAsyncContextManager[asyncio.Event]:
-        """Mark the process as alive while the context is open; yield an event that is set when
-        the connection is lost.
-        """
-
-    async def find_ended(self) -> set[UUID]:
-        """Return the processes that have open runs and no session."""
-
-    async def claim_runs(self, ended: Iterable[UUID], claimed_by: UUID) -> list[OrphanedRun]:
-        """Make a process the owner of the open runs of ended ones, and return these runs.
-
-        If that process ends before it reports them, they are found again.
-        """
-
-
 @dataclass(slots=True)
 class OrphanedRunReporter:
     process_id: UUID
-    processes: RunProcesses
+    processes: PgRunProcesses
     wait_until_projected: Callable[[], Awaitable[None]]
     """Returns when the tables reflect every event of the runs so far."""
     publish: Callable[[EventData], None]

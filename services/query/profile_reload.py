@@ -6,25 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import structlog
 
-from retrieval.profiles import ProfileCatalog, ProfileFiles, parse_profiles
+from retrieval.profiles import ProfileCatalog, parse_profiles
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.profiles import ReloadedConfig
 from services.background_tasks import run_in_background
+from sql.profiles import PgReloadedProfiles
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.5
-
-
-class ReloadedProfilesTable(Protocol):
-    async def fetch_newer(self, number: int) -> tuple[int, dict[str, Any]] | None:
-        """Return number and files of the last reload, if it came after reload `number`."""
-
-    async def store(self, sha256: str, files: ProfileFiles) -> int:
-        """Store the files of a reload, and return its number."""
 
 
 @dataclass(slots=True)
@@ -32,7 +24,7 @@ class ProfileReloader:
     catalog: ProfileCatalog
     read_files: Callable[[], ProfileCatalog]
     """Raises InvalidRequest for an invalid file. Blocks."""
-    table: ReloadedProfilesTable
+    table: PgReloadedProfiles
     number: int
     """Number of the reload that this process uses."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -20,10 +20,10 @@ from retrieval.timing import Clock
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import EmbedConfig, Generation
 from schemas.ports.engines import Embedder, QueryEmbedding, TextEmbedding, TokenSpans
-from schemas.ports.ledger import GenerationStore
 from services.background_tasks import run_in_background
 from services.engines import make_outdated_error
 from sql.generations import (
+    PgGenerations,
     generation_not_built_error,
     no_live_generation_error,
     unknown_generation_error,
@@ -98,7 +98,7 @@ class PooledRetriever:
 
 @dataclass(slots=True)
 class RetrieverPool:
-    generations: GenerationStore
+    generations: PgGenerations
     prepare_retriever: PrepareRetriever
     retrievers: dict[EmbedConfig, PooledRetriever] = field(default_factory=dict)
     prepare_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -199,7 +199,7 @@ class RetrieverPool:
 
 @asynccontextmanager
 async def open_retriever_pool(
-    generations: GenerationStore, prepare_retriever: PrepareRetriever
+    generations: PgGenerations, prepare_retriever: PrepareRetriever
 ) -> AsyncIterator[RetrieverPool]:
     """Open the pool. If a generation is live, its retriever is prepared first, and its error
     raised.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from cachetools import FIFOCache
@@ -21,22 +21,16 @@ from schemas.errors import unknown_run_error
 from schemas.events import EventData, QueryAnswered
 from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.engines import SentenceSplitter
-from schemas.ports.ledger import GenerationStore
-from schemas.ports.lineage import CurrentDocuments, RecordedTexts
 from schemas.principals import Principal
 from schemas.questions import QueryRequest
 from schemas.run_records import RunDiff
+from sql.generations import PgGenerations
+from sql.listings import PgListings
+from sql.runs import PgRecordedTexts
 
 MAX_RECENT_RUNS = 10_000
 # The tables follow the log: an answer that this process has published may not be there yet.
 RUN_WAIT_S, RUN_POLL_S = 5.0, 0.1
-
-
-class RunLookup(Protocol):
-    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None: ...
-
-
-class RunTables(RecordedTexts, CurrentDocuments, Protocol): ...
 
 
 @dataclass(slots=True)
@@ -73,7 +67,7 @@ class QueryEventTap:
 class RecentRunLookup:
     """Fetch a run from the tables; wait up to 5 s for one that this process has just answered."""
 
-    runs: RunLookup
+    runs: PgListings
     has_answered: Callable[[str, UUID], bool]
 
     async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None:
@@ -95,9 +89,9 @@ class RunHistory:
     Raises NotFound for unknown runs, and for those with too little recorded.
     """
 
-    runs: RunLookup
-    tables: RunTables
-    generations: GenerationStore
+    runs: RecentRunLookup
+    tables: PgRecordedTexts
+    generations: PgGenerations
     acquire_retriever: Callable[[str | None], AbstractAsyncContextManager[tuple[str, Retriever]]]
     event_tap: QueryEventTap
     sentences: SentenceSplitter
@@ -179,7 +173,7 @@ class RunHistory:
 @dataclass(frozen=True, slots=True)
 class LineageService:
     tracer: LineageTracer
-    runs: RunLookup
+    runs: RecentRunLookup
 
     async def get_document_lineage(self, caller: Principal, document_id: UUID) -> DocumentLineage:
         return await self.tracer.trace_document(caller, document_id)

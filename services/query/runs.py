@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
@@ -33,6 +33,7 @@ from schemas.questions import (
 from schemas.run_records import RunMessage, RunStatus, RunStep, StoppedRun, StoppedState
 from services.background_tasks import run_in_background
 from services.query.service import ApplyDefaultProfile, build_run_timeout_error
+from sql.listings import PgListings
 
 log = structlog.get_logger(__name__)
 GRACE = timedelta(seconds=30)
@@ -58,13 +59,6 @@ PROCESS_ENDED: StopReason = (
 AnswerQuestion = Callable[
     [Principal, QueryRequest, OnProgress, UUID], Coroutine[Any, Any, QueryResponse]
 ]
-
-
-class RunProgressTable(Protocol):
-    async def fetch_progress(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None: ...
-
-    async def find_ended(self, run_ids: Sequence[UUID]) -> dict[UUID, bool]:
-        """Return the runs that ended, also in another process, and whether each was stopped."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +102,7 @@ class RunService:
     answer: AnswerQuestion
     apply_default_profile: ApplyDefaultProfile
     select_profile: Callable[[SearchRequest], Profile]
-    table: RunProgressTable
+    table: PgListings
     publish: Callable[[EventData], None]
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]

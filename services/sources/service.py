@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePath
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from schemas.sources import (
 )
 from schemas.topics import CONTROL
 from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
+from sql.sources import PgSources
 from streams.codec import OWN_SOURCE_PREFIX, Codec
 from streams.publisher import build_root_event
 
@@ -44,19 +45,13 @@ RESERVED_SCHEMAS = (
 )
 
 
-class SourceOverview(Protocol):
-    async def list_overview(self) -> list[dict[str, Any]]: ...
-
-    async def has_numbered_documents(self, ce_source: str) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class SourceService:
     """Publish decisions about sources, and wait until stage `control` has projected them."""
 
     log: RecordAppender
     codec: Codec
-    tables: SourceOverview
+    tables: PgSources
     fetch_ends: Callable[[str], Awaitable[dict[int, int]]]
     has_kafka: bool
     list_allowed_folders: Callable[[], Sequence[Path]]

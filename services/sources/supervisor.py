@@ -14,6 +14,7 @@ import structlog
 from schemas.errors import AnabranchError, TransientError
 from schemas.ports.sources import SourceStore
 from schemas.sources import DebeziumSource, DeclaredSource
+from sql.sources import PgSources
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.5
@@ -23,12 +24,6 @@ RETRY_S = 5.0
 
 class SourceReader(Protocol):
     async def run(self) -> None: ...
-
-
-class SourceDeclarations(Protocol):
-    async def fetch_sources(self) -> list[DeclaredSource]: ...
-
-    async def fetch_epochs(self) -> dict[str, int]: ...
 
 
 @dataclass(slots=True)
@@ -42,7 +37,7 @@ class SourceEpochs:
 class SourceSupervisor:
     """Run until cancelled. A failed source reports its error in its status and is retried."""
 
-    declarations: SourceDeclarations
+    declarations: PgSources
     store: SourceStore
     open_reader: Callable[[DeclaredSource], AbstractAsyncContextManager[SourceReader]]
     wait_until_caught_up: Callable[[DeclaredSource], Awaitable[None]]
