@@ -22,9 +22,10 @@ from api.app import create_routes
 from engines.parse import archive, embedded, image
 from engines.parse.formats import FORMATS
 from processors import EVENT_CLASSES, STAGES, TOPICS
+from schemas.rows import EventRow
 from services.instrumentation.metrics import Metrics
 from streams.asyncapi import get_schema_file_name
-from streams.stage import Stage
+from streams.stage import Stage, project_itself
 
 LIMIT_SETTINGS = {
     "ingest.max_bytes",
@@ -215,6 +216,8 @@ def _list_imports(stage: Stage, module: str) -> list[str]:
 
 
 def _list_row_types(stage: Stage) -> list[str]:
+    if stage.project is project_itself:
+        return [EventRow.__name__]
     return sorted(
         name
         for name in _list_imports(stage, "schemas.rows")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from schemas.events import (
     Event,
@@ -14,8 +13,7 @@ from schemas.events import (
     RunStopped,
 )
 from schemas.ports.ledger import OrderingPolicy
-from schemas.query_rows import RunRow
-from schemas.rows import Row
+from schemas.rows import Row, RunRow
 from schemas.topics import QUERIES
 from streams.stage import Stage
 
@@ -24,18 +22,21 @@ QueryEvent = QueryReceived | QueryAnswered | RunStarted | RunProgressed | RunSto
 
 def project(event: Event[QueryEvent]) -> Iterable[Row]:
     # Each event fills only its own part of the row.
+    run_id, tenant = event.data.run_id, event.data.tenant
     match event.data:
         case QueryReceived() as query:
-            yield replace(
-                _make_empty_row(query),
+            yield RunRow(
+                run_id,
+                tenant,
                 kind=query.kind,
                 request=query.request,
                 received_at=query.received_at,
                 requested_by=query.requested_by,
             )
         case QueryAnswered() as answer:
-            yield replace(
-                _make_empty_row(answer),
+            yield RunRow(
+                run_id,
+                tenant,
                 generation=answer.generation,
                 response=answer.response,
                 answered_at=answer.answered_at,
@@ -44,8 +45,9 @@ def project(event: Event[QueryEvent]) -> Iterable[Row]:
                 run_record=answer.run_record.model_dump(mode="json") if answer.run_record else None,
             )
         case RunStarted() as run:
-            yield replace(
-                _make_empty_row(run),
+            yield RunRow(
+                run_id,
+                tenant,
                 kind="query",
                 received_at=run.started_at,
                 requested_by=run.requested_by,
@@ -54,25 +56,10 @@ def project(event: Event[QueryEvent]) -> Iterable[Row]:
             )
         case RunProgressed(number=number) as progress:
             step = progress.model_dump(mode="json", exclude={"run_id", "tenant", "number"})
-            yield replace(_make_empty_row(progress), steps={str(number): step})
+            yield RunRow(run_id, tenant, steps={str(number): step})
         case RunStopped() as stop:
             stopped = stop.model_dump(mode="json", exclude={"run_id", "tenant"})
-            yield replace(_make_empty_row(stop), stopped=stopped)
-
-
-def _make_empty_row(event: QueryEvent) -> RunRow:
-    return RunRow(
-        run_id=event.run_id,
-        tenant=event.tenant,
-        kind="",
-        request=None,
-        received_at=None,
-        generation=None,
-        response=None,
-        answered_at=None,
-        candidates=[],
-        numbers={},
-    )
+            yield RunRow(run_id, tenant, stopped=stopped)
 
 
 STAGE = Stage(

@@ -6,7 +6,8 @@ and id are the same row, so that writing one again changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -15,18 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.amendments import OrderKey
-from schemas.exams import Calibration, Exam
-from schemas.generations import Generation
-from schemas.query_rows import (
-    FactDecisionRow,
-    FactEventRow,
-    FactRetractedRow,
-    FactRow,
-    FeedbackRow,
-    RunRow,
-)
-from schemas.sources import SequenceReset, SourceSpec
-from schemas.values import BlobRef, DocumentSummary
+from schemas.events.envelope import EventData
+from schemas.values import BlobRef
 
 PartKind = Literal["chunks", "vectors", "entities"]
 
@@ -238,197 +229,41 @@ class ClaimRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationRow:
-    """A generation with its partitions of every derived table.
+class EventRow:
+    """An event that belongs to no document, such as a decision or a dead letter: its table has its
+    fields.
 
-    A generation with a `base` gets its indexes after loading.
+    `offset` orders decisions: earlier ones are ignored.
     """
 
-    generation: Generation
-    base: str | None = None
-    purpose: str = "first"
+    data: EventData
+    offset: int = 0
+    time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationBuiltRow:
-    """A generation is built: everything below the barrier is settled and indexed.
+class RunRow:
+    """A question and its response. `response` is None until the question is answered.
 
-    `barrier` maps topic → partition → next offset.
+    `steps` has the progress of a background run by number, `stopped` its end without an answer.
     """
 
-    generation: str
-    barrier: dict[str, dict[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class LiveGenerationRow:
-    """Make a generation live. `decided_at` is the offset of the decision; earlier decisions are
-    ignored.
-    """
-
-    generation: str
-    decided_at: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationDroppedRow:
-    """Drop a generation. Its partitions are removed soon after."""
-
-    generation: str
-
-
-@dataclass(frozen=True, slots=True)
-class ExamRow:
-    exam: Exam
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationRow:
-    """`decided_at` is the offset of the decision; earlier decisions are ignored."""
-
-    calibration: Calibration
-    decided_at: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class EntityAliasRow:
-    """`decided_at` is the offset of the decision; earlier decisions are ignored."""
-
+    run_id: UUID
     tenant: str
-    entity_id: UUID
-    alias: str
-    is_removed: bool
-    decided_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionProfileRow:
-    """Set or unset a default profile. `decided_at` is the offset of the decision; earlier decisions
-    are ignored.
-    """
-
-    tenant: str
-    collection: str
-    default_profile: str | None
-    decided_at: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionDeletionRow:
-    deletion_id: UUID
-    tenant: str
-    collection: str
-    requested_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionDeletedRow:
-    deletion_id: UUID
-    completed_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRow:
-    """Declare a source."""
-
-    spec: SourceSpec
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRemovedRow:
-    source: str
-    withdraw: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SourceResetRow:
-    source: str
-    reset: SequenceReset
-
-
-@dataclass(frozen=True, slots=True)
-class ErasureRequestRow:
-    receipt_id: UUID
-    tenant: str
-    scope: str
-    name: str
-    requested_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class KeysDestroyedRow:
-    """Destroy keys, so that their payloads can no longer be decrypted."""
-
-    tenant: str
-    keys: tuple[UUID, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ErasureReceiptRow:
-    """Receipt of an erasure: the removed data by location, and the data that remains."""
-
-    receipt_id: UUID
-    documents: int
-    removed: dict[str, int]
-    events: int
-    method: str
-    remains: tuple[str, ...]
-    raw_until: datetime | None
-    completed_at: datetime
-    log_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """An administrative action."""
-
-    audit_id: UUID
-    tenant: str
-    occurred_at: datetime
-    actor: str
-    role: str
-    action: str
-    subject: str | None
-    request_id: str | None
-    outcome: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterRow:
-    event_id: UUID
-    stage: str
-    generation: str | None
-    original_type: str | None
-    tenant: str | None
-    document_id: UUID | None
-    topic: str
-    partition: int
-    offset: int
-    code: str
-    detail: str
-    remedy: str
-    traceback: str | None
-    attempts: int
-    record: BlobRef | None
-    producer_event_id: str | None
-    producer_source: str | None
-    dead_lettered_at: datetime
-    headers: BlobRef | None = None
-    appended_at: datetime | None = None
-    document_summary: DocumentSummary | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterClosedRow:
-    """Close a dead letter that needs no further action."""
-
-    event_id: UUID
-    stage: str
-    generation: str | None
-    resolution: str
-    reason: str
-    closed_at: datetime
+    kind: str = ""
+    request: dict[str, Any] | None = None
+    received_at: datetime | None = None
+    generation: str | None = None
+    response: dict[str, Any] | None = None
+    answered_at: datetime | None = None
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+    numbers: dict[str, Any] = field(default_factory=dict)
+    run_record: dict[str, Any] | None = None
+    requested_by: str | None = None
+    deadline: datetime | None = None
+    steps: Mapping[str, Any] = field(default_factory=dict)
+    stopped: dict[str, Any] | None = None
+    process_id: UUID | None = None
 
 
 Row = (
@@ -444,29 +279,6 @@ Row = (
     | MentionRow
     | RelationRow
     | ClaimRow
-    | GenerationRow
-    | GenerationBuiltRow
-    | LiveGenerationRow
-    | ExamRow
-    | CalibrationRow
-    | EntityAliasRow
-    | CollectionProfileRow
-    | CollectionDeletionRow
-    | CollectionDeletedRow
-    | SourceRow
-    | SourceRemovedRow
-    | SourceResetRow
-    | GenerationDroppedRow
-    | ErasureRequestRow
-    | KeysDestroyedRow
-    | ErasureReceiptRow
+    | EventRow
     | RunRow
-    | FeedbackRow
-    | FactRow
-    | FactDecisionRow
-    | FactEventRow
-    | FactRetractedRow
-    | AuditRow
-    | DeadLetterRow
-    | DeadLetterClosedRow
 )

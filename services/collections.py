@@ -13,7 +13,6 @@ from schemas.events import CollectionConfigured, CollectionDeletionRequested, Ev
 from schemas.ids import content_id
 from schemas.principals import Principal
 from schemas.questions import SearchRequest
-from schemas.rows import CollectionDeletionRow, CollectionProfileRow
 from schemas.topics import CONTROL
 from services.storage import Storage
 from sql.collections import PgCollections
@@ -53,7 +52,7 @@ class CollectionService:
             tenant=caller.tenant, collection=name, default_profile=profile
         )
         offset = await self._publish(decision, self.fresh_id(), name)
-        await self._tables.write([CollectionProfileRow(caller.tenant, name, profile, offset)])
+        await self._tables.write(decision, offset)
         rows = await self._tables.list_collections(caller, name)
         # Without documents, profile and deletion, nothing is left to list.
         return _format(rows[0] if rows else {"name": name})
@@ -82,12 +81,7 @@ class CollectionService:
         offset = await self._publish(
             request, content_id("event", "collection.deletion", deletion_id), name
         )
-        await self._tables.write(
-            [
-                CollectionDeletionRow(deletion_id, caller.tenant, name, request.requested_at),
-                CollectionProfileRow(caller.tenant, name, None, offset),
-            ]
-        )
+        await self._tables.write(request, offset)
         return deletion_id
 
     async def apply_default_profile(self, caller: Principal, request: RequestT) -> RequestT:

@@ -10,8 +10,6 @@ from typing import Any
 
 from schemas.api_keys import ApiKey
 from schemas.principals import ReaderScope
-from schemas.rows import AuditRow
-from sql.encoding import replace_nul
 from sql.errors import translate_database_errors
 from sql.page_cursor import format_cursor, parse_cursor
 from sql.pool import Connection, Pool, fetch_row, fetch_rows, fetch_value
@@ -109,20 +107,6 @@ class ApiKeyChanges:
         """Revoke a key. Idempotent; returns None if the key is unknown."""
         row = await self.connection.fetchrow(load_query("revoke_api_key"), key_id)
         return ApiKey(**row) if row else None
-
-
-async def insert_audit_event(connection: Connection, row: AuditRow) -> None:
-    texts = [
-        replace_nul(value)
-        for value in (row.actor, row.role, row.action, row.subject, row.request_id, row.outcome)
-    ]
-    await connection.execute(
-        load_query("insert_audit_event"),
-        row.audit_id,
-        replace_nul(row.tenant),
-        row.occurred_at,
-        *texts,
-    )
 
 
 class PgAudit:

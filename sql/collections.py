@@ -7,38 +7,45 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from schemas.events import CollectionConfigured, CollectionDeleted, CollectionDeletionRequested
 from schemas.principals import Principal
-from schemas.rows import CollectionDeletedRow, CollectionDeletionRow, CollectionProfileRow
-from sql.encoding import replace_nul
+from sql.encoding import read_values, replace_nul
 from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool, fetch_rows, fetch_value
 from sql.query_loader import load_query
 
-CollectionRow = CollectionProfileRow | CollectionDeletionRow | CollectionDeletedRow
+CollectionEvent = CollectionConfigured | CollectionDeletionRequested | CollectionDeleted
 
 
-async def write_collection_row(connection: Connection, row: CollectionRow) -> None:
-    match row:
-        case CollectionProfileRow():
+async def write_collection_event(
+    connection: Connection, data: CollectionEvent, offset: int
+) -> None:
+    match data:
+        case CollectionConfigured():
+            await _upsert_profile(connection, data, data.default_profile, offset)
+        case CollectionDeletionRequested():
+            values = read_values(data, "deletion_id", "tenant", "collection", "requested_at")
+            await connection.execute(load_query("insert_collection_deletion"), *values)
+            await _upsert_profile(connection, data, None, offset)
+        case CollectionDeleted():
             await connection.execute(
-                load_query("upsert_collection_profile"),
-                row.tenant,
-                replace_nul(row.collection),
-                replace_nul(row.default_profile),
-                row.decided_at,
+                load_query("complete_collection_deletion"), data.deletion_id, data.completed_at
             )
-        case CollectionDeletionRow():
-            await connection.execute(
-                load_query("insert_collection_deletion"),
-                row.deletion_id,
-                row.tenant,
-                replace_nul(row.collection),
-                row.requested_at,
-            )
-        case CollectionDeletedRow():
-            await connection.execute(
-                load_query("complete_collection_deletion"), row.deletion_id, row.completed_at
-            )
+
+
+async def _upsert_profile(
+    connection: Connection,
+    data: CollectionConfigured | CollectionDeletionRequested,
+    profile: str | None,
+    offset: int,
+) -> None:
+    await connection.execute(
+        load_query("upsert_collection_profile"),
+        data.tenant,
+        replace_nul(data.collection),
+        replace_nul(profile),
+        offset,
+    )
 
 
 class PgCollections:
@@ -89,9 +96,8 @@ class PgCollections:
     async def is_deleted(self, deletion_id: UUID) -> bool:
         return bool(await fetch_value(self._pool, "is_collection_deleted", deletion_id))
 
-    async def write(self, rows: Sequence[CollectionRow]) -> None:
-        """Write the rows that stage `control` will write when it consumes their event."""
+    async def write(self, data: CollectionEvent, offset: int) -> None:
+        """Write the rows that stage `control` will write when it consumes the event."""
         with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
-                for row in rows:
-                    await write_collection_row(connection, row)
+                await write_collection_event(connection, data, offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic_core import to_json
 
 NUL_REPLACEMENT = "\ufffd"
@@ -13,6 +14,22 @@ NUL_REPLACEMENT = "\ufffd"
 
 def replace_nul(value: str | None) -> str | None:
     return value.replace("\0", NUL_REPLACEMENT) if value and "\0" in value else value
+
+
+def read_values(source: object, *names: str) -> list[Any]:
+    """Return the values of these fields as Postgres stores them: models as JSON objects."""
+    return [_encode_value(getattr(source, name)) for name in names]
+
+
+def _encode_value(value: Any) -> Any:
+    match value:
+        case str():
+            return replace_nul(value)
+        case BaseModel():
+            return value.model_dump(mode="json")
+        case list() | tuple():
+            return [_encode_value(item) for item in value]
+    return value
 
 
 def encode_json_text(value: Any) -> str:

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import asyncpg
 
+from schemas.events import EntityAmended
 from schemas.principals import Principal
-from schemas.rows import EntityAliasRow
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.page_cursor import parse_count_cursor
 from sql.pool import Connection, Pool, fetch_rows
@@ -21,17 +21,19 @@ MAX_RELATED = 100
 MAX_NAMESAKES = 10
 
 
-async def upsert_alias(connection: Connection, row: EntityAliasRow) -> None:
-    await connection.execute(
-        load_query("upsert_entity_alias"),
-        row.tenant,
-        row.entity_id,
-        row.alias,
-        row.is_removed,
-        row.decided_at,
-    )
-    # Cached answers were linked without it.
-    await record_index_change(connection, ALL_GENERATIONS, [row.tenant])
+async def write_aliases(connection: Connection, data: EntityAmended, offset: int) -> None:
+    for is_removed, aliases in ((False, data.add_aliases), (True, data.remove_aliases)):
+        for alias in aliases:
+            await connection.execute(
+                load_query("upsert_entity_alias"),
+                data.tenant,
+                data.entity_id,
+                alias,
+                is_removed,
+                offset,
+            )
+    # Cached answers were linked without them.
+    await record_index_change(connection, ALL_GENERATIONS, [data.tenant])
 
 
 class PgEntities:

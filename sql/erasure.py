@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from schemas.events import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.events.control import Scope
 from schemas.records import Record
-from schemas.rows import ErasureReceiptRow, ErasureRequestRow, KeysDestroyedRow
 from sql.derived_tables import DERIVED_TABLES
+from sql.encoding import read_values
 from sql.errors import translate_database_errors
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.log import encode_headers, lock_expired_batches
@@ -346,36 +347,21 @@ async def _execute_and_count(connection: Connection, query: str, *parameters: An
     return int((await connection.execute(query, *parameters)).rpartition(" ")[2])
 
 
-async def write_erasure_row(
-    connection: Connection, row: ErasureRequestRow | KeysDestroyedRow | ErasureReceiptRow
+async def write_erasure_event(
+    connection: Connection, data: ErasureRequested | KeysDestroyed | ErasureCompleted, offset: int
 ) -> None:
-    match row:
-        case ErasureRequestRow():
-            await connection.execute(
-                load_query("insert_erasure"),
-                row.receipt_id,
-                row.tenant,
-                row.scope,
-                row.name,
-                row.requested_at,
-            )
-        case KeysDestroyedRow():
-            await connection.execute(load_query("destroy_keys"), row.tenant, list(row.keys))
-        case ErasureReceiptRow():
-            values = (
-                row.documents,
-                row.removed,
-                row.events,
-                row.method,
-                list(row.remains),
-                row.raw_until,
-                row.completed_at,
-            )
-            await connection.execute(load_query("complete_erasure"), row.receipt_id, *values)
+    match data:
+        case ErasureRequested():
+            values = read_values(data, "receipt_id", "tenant", "scope", "subject", "requested_at")
+            await connection.execute(load_query("insert_erasure"), *values)
+        case KeysDestroyed():
+            await connection.execute(load_query("destroy_keys"), data.tenant, data.keys)
+        case ErasureCompleted():
+            counts = read_values(data, "receipt_id", "documents", "removed", "events", "method")
+            rest = read_values(data, "remains", "raw_until", "completed_at")
+            await connection.execute(load_query("complete_erasure"), *counts, *rest)
             # Already deleted, unless the tables are rebuilt from events that stay readable.
-            await connection.execute(
-                load_query("erase_tenant_aliases"), row.receipt_id, row.log_offset
-            )
+            await connection.execute(load_query("erase_tenant_aliases"), data.receipt_id, offset)
 
 
 class PgErasureReceipts:
@@ -384,10 +370,10 @@ class PgErasureReceipts:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def open(self, row: ErasureRequestRow) -> None:
+    async def open(self, erasure: ErasureRequested) -> None:
         with translate_database_errors():
             async with self._pool.acquire() as connection:
-                await write_erasure_row(connection, row)
+                await write_erasure_event(connection, erasure, 0)
 
     async def find(self, tenant: str, receipt_id: UUID) -> Mapping[str, Any] | None:
         row = await fetch_row(self._pool, "find_erasure", tenant, receipt_id)

@@ -9,35 +9,10 @@ from uuid import UUID
 from cachetools import TTLCache
 
 from schemas.exams import Calibration, Exam
-from sql.pool import Connection, Pool, fetch_rows
-from sql.query_loader import load_query
+from sql.pool import Pool, fetch_rows
 
 CALIBRATION_TTL_S = 1.0
 """A new calibration takes effect within this time."""
-
-
-async def insert_exam(connection: Connection, exam: Exam) -> None:
-    await connection.execute(
-        load_query("insert_exam"),
-        exam.exam_id,
-        exam.tenant,
-        exam.generation,
-        exam.completed_at,
-        exam.model_dump(mode="json"),
-    )
-
-
-async def upsert_calibration(
-    connection: Connection, calibration: Calibration, decided_at: int
-) -> None:
-    await connection.execute(
-        load_query("upsert_calibration"),
-        calibration.tenant,
-        calibration.generation,
-        calibration.scores,
-        decided_at,
-        calibration.model_dump(mode="json"),
-    )
 
 
 @dataclass(frozen=True, slots=True)

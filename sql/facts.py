@@ -8,57 +8,40 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from schemas.events import FactApproved, FactProposed, FactRejected, FactRetracted
 from schemas.facts import Fact, FactRequest
 from schemas.principals import Principal, ReaderScope
-from schemas.query_rows import FactDecisionRow, FactEventRow, FactRetractedRow, FactRow
-from sql.encoding import replace_nul
+from sql.encoding import read_values
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.pool import Connection, Pool, fetch_row, fetch_value
 from sql.query_loader import load_query
 
+FactEvent = FactProposed | FactApproved | FactRejected | FactRetracted
 
-async def write_fact_row(
-    connection: Connection, row: FactRow | FactEventRow | FactDecisionRow | FactRetractedRow
-) -> None:
-    match row:
-        case FactRow(tenant=tenant, fact=fact):
+
+async def write_fact_event(connection: Connection, data: FactEvent, offset: int) -> None:
+    fact = data.tenant, data.fact_id
+    match data:
+        case FactProposed():
+            texts = read_values(data, "subject", "predicate", "object", "certainty")
+            terms = read_values(data, "half_life_days", "source", "readers", "stated_by")
+            times = read_values(data, "stated_at", "expires_at", "replaces")
+            words = " ".join(_split_folded(f"{data.subject} {data.predicate} {data.object}"))
             await connection.execute(
-                load_query("insert_fact"),
-                fact.fact_id,
-                tenant,
-                replace_nul(fact.subject),
-                replace_nul(fact.predicate),
-                replace_nul(fact.object),
-                fact.certainty,
-                fact.half_life_days,
-                replace_nul(fact.source),
-                fact.readers,
-                fact.stated_by,
-                fact.stated_at,
-                fact.expires_at,
-                fact.replaces,
-                " ".join(_split_folded(fact.statement)),
+                load_query("insert_fact"), data.fact_id, data.tenant, *texts, *terms, *times, words
             )
-        case FactEventRow():
-            await connection.execute(
-                load_query("record_fact_event"), row.tenant, row.fact_id, row.log_offset
-            )
-        case FactDecisionRow():
-            await connection.execute(
-                load_query("decide_fact"),
-                row.tenant,
-                row.fact_id,
-                row.decision,
-                row.decided_by,
-                row.decided_at,
-                replace_nul(row.reason),
-            )
-            if row.decision == "approved":
-                await connection.execute(load_query("replace_facts"), row.tenant, row.fact_id)
-                # Cached answers were written without the fact.
-                await record_index_change(connection, ALL_GENERATIONS, [row.tenant])
-        case FactRetractedRow(tenant=tenant, fact_id=fact_id):
-            await connection.execute(load_query("retract_fact"), tenant, fact_id)
+        case FactApproved():
+            decision = read_values(data, "decided_by", "decided_at")
+            await connection.execute(load_query("decide_fact"), *fact, "approved", *decision, None)
+            await connection.execute(load_query("replace_facts"), *fact)
+            # Cached answers were written without the fact.
+            await record_index_change(connection, ALL_GENERATIONS, [data.tenant])
+        case FactRejected():
+            decision = read_values(data, "decided_by", "decided_at", "reason")
+            await connection.execute(load_query("decide_fact"), *fact, "rejected", *decision)
+        case FactRetracted():
+            await connection.execute(load_query("retract_fact"), *fact)
+    await connection.execute(load_query("record_fact_event"), *fact, offset)
 
 
 async def search_facts(

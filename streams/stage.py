@@ -10,7 +10,7 @@ from schemas.events import Event, EventData, list_event_classes
 from schemas.generations import UPSTREAM_STAGES
 from schemas.ports.ledger import ClaimStatus, OrderingPolicy, VisibilityChange
 from schemas.ports.stage_ports import StagePorts
-from schemas.rows import DocumentRow, Row
+from schemas.rows import DocumentRow, EventRow, Row
 from schemas.topics import Topic
 
 
@@ -48,6 +48,11 @@ Reaction = Callable[[Sequence[PendingEvent], StagePorts], Awaitable[list[Emissio
 def project_nothing(event: Event[Any]) -> Iterable[Row]:
     """Project no rows: for stages that only react."""
     return ()
+
+
+def project_itself(event: Event[Any]) -> Iterable[EventRow]:
+    """Project the event itself: for events that belong to no document."""
+    yield EventRow(event.data, event.position.offset if event.position else 0, event.time)
 
 
 def resolve_no_host(event: Event[Any]) -> str | None:

@@ -16,7 +16,6 @@ from schemas.events.control import Scope
 from schemas.ids import content_id
 from schemas.ports.log import EventLog
 from schemas.records import Record
-from schemas.rows import ErasureRequestRow
 from schemas.topics import CONTROL, FEEDBACK, OUTCOMES, RAW
 from services.erasure.clear_aliases import read_clear_amendments
 from services.storage import Storage
@@ -80,9 +79,7 @@ class ErasureService:
         )
         # Stage `erase` writes the same row when it consumes the event; until then the caller reads
         # this one.
-        await PgErasureReceipts(self.storage.pool).open(
-            ErasureRequestRow(receipt, tenant, scope, name, erasure.requested_at)
-        )
+        await PgErasureReceipts(self.storage.pool).open(erasure)
         return receipt
 
     async def _build_retractions(self, tenant: str, scope: Scope, name: str) -> list[Record]:

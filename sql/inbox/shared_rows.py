@@ -5,108 +5,63 @@ feedback, facts, dead letters.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import fields
 
-from schemas.query_rows import (
-    FactDecisionRow,
-    FactEventRow,
-    FactRetractedRow,
-    FactRow,
-    FeedbackRow,
-    RunRow,
+from schemas.events import (
+    AuditRecorded,
+    CollectionConfigured,
+    CollectionDeleted,
+    CollectionDeletionRequested,
+    DeadLetterClosed,
+    EntityAmended,
+    ErasureCompleted,
+    ErasureRequested,
+    EventDeadLettered,
+    ExamCompleted,
+    FactApproved,
+    FactProposed,
+    FactRejected,
+    FactRetracted,
+    FeedbackGiven,
+    GenerationBuilt,
+    GenerationCalibrated,
+    GenerationCreated,
+    GenerationDropped,
+    GenerationPromoted,
+    KeysDestroyed,
+    SourceAdded,
+    SourceRemoved,
+    SourceReset,
 )
-from schemas.rows import (
-    AuditRow,
-    CalibrationRow,
-    CollectionDeletedRow,
-    CollectionDeletionRow,
-    CollectionProfileRow,
-    DeadLetterClosedRow,
-    DeadLetterRow,
-    EntityAliasRow,
-    ErasureReceiptRow,
-    ErasureRequestRow,
-    ExamRow,
-    GenerationBuiltRow,
-    GenerationDroppedRow,
-    GenerationRow,
-    KeysDestroyedRow,
-    LiveGenerationRow,
-    Row,
-    SourceRemovedRow,
-    SourceResetRow,
-    SourceRow,
-)
-from sql.access import insert_audit_event
-from sql.collections import write_collection_row
-from sql.encoding import replace_nul
-from sql.entities import upsert_alias
-from sql.erasure import write_erasure_row
-from sql.exams import insert_exam, upsert_calibration
-from sql.facts import write_fact_row
+from schemas.rows import EventRow, Row, RunRow
+from sql.collections import write_collection_event
+from sql.encoding import read_values
+from sql.entities import write_aliases
+from sql.erasure import write_erasure_event
+from sql.facts import write_fact_event
 from sql.partitions import create_partitions
 from sql.pool import Connection
 from sql.query_loader import load_query
+
+RUN_FIELDS = tuple(field.name for field in fields(RunRow))
+AUDIT_FIELDS = (
+    *("audit_id", "tenant", "occurred_at", "actor", "role", "action", "subject", "request_id"),
+    "outcome",
+)
+FEEDBACK_FIELDS = (
+    *("feedback_id", "tenant", "given_at", "run_id", "query", "useful", "corrected_answer", "note"),
+    *("judgements", "candidate_rejected"),
+)
 
 
 async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None:
     """Write rows in order, one by one: there are few, and later ones depend on earlier ones."""
     for row in rows:
         match row:
-            case GenerationRow():
-                await _create_generation(connection, row)
-            case GenerationBuiltRow(generation=name, barrier=barrier):
-                await connection.execute(load_query("mark_generation_built"), name, barrier)
-            case LiveGenerationRow(generation=name, decided_at=offset):
-                await connection.execute(load_query("promote"), name, offset)
-            case GenerationDroppedRow(generation=name):
-                await connection.execute(load_query("mark_generation_dropped"), name)
-            case ExamRow(exam=exam):
-                await insert_exam(connection, exam)
-            case CalibrationRow(calibration=calibration, decided_at=offset):
-                await upsert_calibration(connection, calibration, offset)
-            case EntityAliasRow():
-                await upsert_alias(connection, row)
-            case CollectionProfileRow() | CollectionDeletionRow() | CollectionDeletedRow():
-                await write_collection_row(connection, row)
-            case SourceRow(spec=spec, epoch=epoch):
-                await connection.execute(
-                    load_query("declare_source"),
-                    spec.name,
-                    spec.ce_source,
-                    spec.model_dump(mode="json"),
-                    epoch,
-                )
-            case SourceRemovedRow(source=name, withdraw=withdraw):
-                await connection.execute(load_query("end_source"), name, withdraw)
-            case SourceResetRow(source=name, reset=reset):
-                await connection.execute(
-                    load_query("reset_source"), name, reset.epoch, reset.model_dump(mode="json")
-                )
-            case ErasureRequestRow() | KeysDestroyedRow() | ErasureReceiptRow():
-                await write_erasure_row(connection, row)
             case RunRow():
-                await connection.execute(load_query("upsert_run"), *_to_run_values(row))
-            case FeedbackRow():
-                await connection.execute(load_query("insert_feedback"), *_to_feedback_values(row))
-            case FactRow() | FactEventRow() | FactDecisionRow() | FactRetractedRow():
-                await write_fact_row(connection, row)
-            case AuditRow():
-                await insert_audit_event(connection, row)
-            case DeadLetterClosedRow():
-                await connection.execute(
-                    load_query("close_dead_letter"),
-                    row.event_id,
-                    row.stage,
-                    row.generation or "",
-                    row.resolution,
-                    replace_nul(row.reason),
-                    row.closed_at,
-                )
-            case DeadLetterRow():
-                await connection.execute(
-                    load_query("upsert_dead_letter"), *_to_dead_letter_values(row)
-                )
+                await connection.execute(load_query("upsert_run"), *read_values(row, *RUN_FIELDS))
+            case EventRow():
+                await _write_event(connection, row)
             case _:
                 raise TypeError(
                     f"{type(row).__name__} belongs to a document: its stage needs the ordering "
@@ -114,83 +69,101 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                 )
 
 
-async def _create_generation(connection: Connection, row: GenerationRow) -> None:
-    values = row.generation.model_dump(mode="json")
+async def _write_event(connection: Connection, row: EventRow) -> None:
+    offset = row.offset
+    match row.data:
+        case GenerationCreated() as created:
+            await _create_generation(connection, created)
+        case GenerationBuilt(generation=name, barrier=barrier):
+            await connection.execute(load_query("mark_generation_built"), name, barrier)
+        case GenerationPromoted(generation=name):
+            await connection.execute(load_query("promote"), name, offset)
+        case GenerationDropped(generation=name):
+            await connection.execute(load_query("mark_generation_dropped"), name)
+        case ExamCompleted(exam=exam):
+            values = read_values(exam, "exam_id", "tenant", "generation", "completed_at")
+            await connection.execute(
+                load_query("insert_exam"), *values, exam.model_dump(mode="json")
+            )
+        case GenerationCalibrated(calibration=calibration):
+            values = read_values(calibration, "tenant", "generation", "scores")
+            await connection.execute(
+                load_query("upsert_calibration"),
+                *values,
+                offset,
+                calibration.model_dump(mode="json"),
+            )
+        case EntityAmended() as amended:
+            await write_aliases(connection, amended, offset)
+        case (
+            CollectionConfigured() | CollectionDeletionRequested() | CollectionDeleted()
+        ) as decision:
+            await write_collection_event(connection, decision, offset)
+        case SourceAdded(source=spec, epoch=epoch):
+            await connection.execute(
+                load_query("declare_source"),
+                spec.name,
+                spec.ce_source,
+                spec.model_dump(mode="json"),
+                epoch,
+            )
+        case SourceRemoved(source=name, withdraw=withdraw):
+            await connection.execute(load_query("end_source"), name, withdraw)
+        case SourceReset(source=name, reset=reset):
+            await connection.execute(
+                load_query("reset_source"), name, reset.epoch, reset.model_dump(mode="json")
+            )
+        case (ErasureRequested() | KeysDestroyed() | ErasureCompleted()) as erasure:
+            await write_erasure_event(connection, erasure, offset)
+        case FeedbackGiven() as feedback:
+            values = read_values(feedback, *FEEDBACK_FIELDS)
+            await connection.execute(load_query("insert_feedback"), *values)
+        case (FactProposed() | FactApproved() | FactRejected() | FactRetracted()) as fact:
+            await write_fact_event(connection, fact, offset)
+        case AuditRecorded() as audit:
+            values = read_values(audit, *AUDIT_FIELDS)
+            await connection.execute(load_query("insert_audit_event"), *values)
+        case EventDeadLettered() as dead_letter:
+            await _upsert_dead_letter(connection, dead_letter, row)
+        case DeadLetterClosed() as closed:
+            identity = closed.event_id, closed.stage, closed.generation or ""
+            values = read_values(closed, "resolution", "reason", "closed_at")
+            await connection.execute(load_query("close_dead_letter"), *identity, *values)
+        case other:
+            raise TypeError(f"{type(other).__name__} has no table")
+
+
+async def _create_generation(connection: Connection, created: GenerationCreated) -> None:
+    generation, base = created.generation, created.base
+    values = generation.model_dump(mode="json")
     columns = [values[name] for name in ("name", "config", "how", "topics", "state")]
     inserted_name = await connection.fetchval(
-        load_query("insert_generation"), *columns, row.base, row.purpose
+        load_query("insert_generation"), *columns, base, created.purpose
     )
     # A repeated event: partitions and pointer exist already.
     if inserted_name is None:
         return
     # The first generation is live at once and needs its indexes from the start.
-    await create_partitions(connection, row.generation, indexed=row.base is None)
+    await create_partitions(connection, generation, indexed=base is None)
     # The table has one row, so only the first generation ever gets it.
-    if await connection.fetchval(load_query("insert_live_generation"), row.generation.name):
-        await connection.execute(load_query("mark_generation_live"), row.generation.name)
+    if await connection.fetchval(load_query("insert_live_generation"), generation.name):
+        await connection.execute(load_query("mark_generation_live"), generation.name)
 
 
-def _to_run_values(row: RunRow) -> tuple[Any, ...]:
-    return (
-        row.run_id,
-        row.tenant,
-        row.kind,
-        row.request,
-        row.received_at,
-        row.generation,
-        row.response,
-        row.answered_at,
-        row.candidates,
-        row.numbers,
-        row.run_record,
-        row.requested_by,
-        row.deadline,
-        dict(row.steps),
-        row.stopped,
-        row.process_id,
-    )
-
-
-def _to_feedback_values(row: FeedbackRow) -> tuple[Any, ...]:
-    judgements = [passage.model_dump(mode="json") for passage in row.judgements]
-    return (
-        row.feedback_id,
-        row.tenant,
-        row.given_at,
-        row.run_id,
-        replace_nul(row.query),
-        row.useful,
-        replace_nul(row.corrected_answer),
-        replace_nul(row.note),
-        judgements,
-        row.candidate_rejected,
-    )
-
-
-def _to_dead_letter_values(row: DeadLetterRow) -> tuple[Any, ...]:
-    record, headers = (
-        blob.model_dump(mode="json") if blob else None for blob in (row.record, row.headers)
-    )
-    return (
-        row.event_id,
-        row.stage,
-        row.generation or "",
-        replace_nul(row.original_type),
-        replace_nul(row.tenant),
-        row.document_id,
-        row.topic,
-        row.partition,
-        row.offset,
-        row.code,
-        replace_nul(row.detail),
-        replace_nul(row.remedy),
-        replace_nul(row.traceback),
-        row.attempts,
-        record,
-        replace_nul(row.producer_event_id),
-        replace_nul(row.producer_source),
-        row.dead_lettered_at,
-        headers,
-        row.appended_at,
-        row.document_summary.model_dump(exclude_none=True) if row.document_summary else None,
+async def _upsert_dead_letter(
+    connection: Connection, data: EventDeadLettered, row: EventRow
+) -> None:
+    summary = data.document_summary
+    await connection.execute(
+        load_query("upsert_dead_letter"),
+        data.event_id,
+        data.stage,
+        data.generation or "",
+        *read_values(data, "original_type", "tenant", "document_id"),
+        *read_values(data.position, "topic", "partition", "offset"),
+        *read_values(data, "code", "detail", "remedy", "traceback", "attempts", "record"),
+        *read_values(data, "producer_event_id", "producer_source"),
+        row.time,
+        *read_values(data, "headers", "appended_at"),
+        summary.model_dump(exclude_none=True) if summary else None,
     )

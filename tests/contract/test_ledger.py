@@ -18,10 +18,10 @@ from schemas.events.dead_letters import LogPosition
 from schemas.ids import content_id
 from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, ProjectedEvent
 from schemas.records import Position
-from schemas.rows import GenerationRow
 from sql.inbox.ledger import PgLedger
 from sql.pool import close_pool, open_pool
 from tests.fakes.memory_ledger import MemoryLedger
+from tests.support.generation_copies import created_row
 from tests.support.ledger_events import (
     GENERATION,
     NOW,
@@ -51,7 +51,7 @@ async def ledger(request: pytest.FixtureRequest) -> AsyncIterator[Ledger]:
             [
                 ProjectedEvent(
                     replace(make_accepted("none", 1), id=content_id("genesis")),
-                    (GenerationRow(GENERATION),),
+                    (created_row(GENERATION),),
                 )
             ],
         )

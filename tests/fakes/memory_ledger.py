@@ -27,6 +27,7 @@ from schemas.records import Position, is_repeat
 from schemas.rows import (
     ChildRow,
     DocumentRow,
+    EventRow,
     PartCompletedRow,
     Row,
     TextRow,
@@ -249,6 +250,8 @@ def _build_row_key(row: Row) -> tuple[Any, ...]:
     """Build a key: row class, document, order, then the columns that distinguish rows of that
     class.
     """
+    if isinstance(row, EventRow):
+        return (type(row.data).__name__, row.data.model_dump_json(), row.offset)
     document_id, order = getattr(row, "document_id", None), getattr(row, "order", None)
     distinguishing_values = (
         (row.kind, row.part)

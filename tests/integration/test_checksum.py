@@ -6,11 +6,10 @@ from typing import Any
 import pytest_asyncio
 
 from schemas.events import Event
-from schemas.rows import GenerationRow
 from sql.inbox.ledger import PgLedger
 from sql.integrity import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
-from tests.support.generation_copies import apply_control_rows
+from tests.support.generation_copies import apply_control_rows, created_row
 from tests.support.ledger_events import G1, claim_events, make_removed, make_revision_events
 
 EventHistory = list[Event[Any]]
@@ -19,7 +18,7 @@ EventHistory = list[Event[Any]]
 @pytest_asyncio.fixture
 async def pool(database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database, size=4, name="test")
-    await apply_control_rows(pool, GenerationRow(G1))
+    await apply_control_rows(pool, created_row(G1))
     yield pool
     await close_pool(pool)
 

@@ -10,11 +10,10 @@ import pytest
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.generations import Generation, IndexConfig
 from schemas.records import Record
-from schemas.rows import GenerationRow
 from services.recovery.restore_check import CONTROL_GROUP, INGRESS_GROUP, check_tables_current
 from services.storage import Storage
 from streams.signatures import SIGNATURE_HEADER
-from tests.support.generation_copies import apply_control_rows
+from tests.support.generation_copies import apply_control_rows, created_row
 from tests.support.shared_log import SharedLog, acknowledge_offset, do_nothing, open_storage
 
 FIRST_GENERATION = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="building")
@@ -36,7 +35,7 @@ async def test_concurrent_first_generation_does_not_trigger_recovery(
 ) -> None:
     async def made() -> None:
         log.concurrent_work = do_nothing
-        await apply_control_rows(storage.pool, GenerationRow(FIRST_GENERATION))
+        await apply_control_rows(storage.pool, created_row(FIRST_GENERATION))
         await acknowledge_offset(storage.pool, log, CONTROL_GROUP, 1)
 
     log.concurrent_work = made
@@ -46,7 +45,7 @@ async def test_concurrent_first_generation_does_not_trigger_recovery(
 async def test_decision_applied_concurrently_is_not_missed(
     storage: Storage, log: SharedLog
 ) -> None:
-    await apply_control_rows(storage.pool, GenerationRow(FIRST_GENERATION))
+    await apply_control_rows(storage.pool, created_row(FIRST_GENERATION))
     await acknowledge_offset(storage.pool, log, CONTROL_GROUP, 1)
 
     async def erased() -> None:
@@ -76,7 +75,7 @@ async def test_decision_applied_concurrently_is_not_missed(
 
 
 async def test_offsets_are_imported_atomically(storage: Storage, log: SharedLog) -> None:
-    await apply_control_rows(storage.pool, GenerationRow(FIRST_GENERATION))
+    await apply_control_rows(storage.pool, created_row(FIRST_GENERATION))
     log.offsets = {CONTROL_GROUP: {0: 1}, INGRESS_GROUP: {0: 7}}
     await storage.pool.execute(
         "create function fill_up() returns trigger language plpgsql as $$ begin if exists (select "

@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from schemas.errors import InvalidRequest
+from schemas.events import CollectionConfigured, CollectionDeleted, CollectionDeletionRequested
 from schemas.ids import content_id, make_derived_id, make_received_id, sha256_hex
 from schemas.ingest import IngestionJob
-from schemas.rows import CollectionDeletedRow, CollectionDeletionRow, CollectionProfileRow
 from sql.collections import PgCollections
 from sql.documents import PgDocuments
 from sql.jobs import PgJobs
@@ -530,17 +530,21 @@ async def test_collections_report_documents_default_profile_and_deletion(databas
         )
         collections, deletion_id = PgCollections(desk.pool), uuid4()
         moment = datetime(2026, 1, 2, tzinfo=UTC)
-        await collections.write(
-            [
-                CollectionProfileRow("default", "law", "rrf", 7),
-                # An earlier decision that arrives again.
-                CollectionProfileRow("default", "law", "strict", 6),
-                CollectionProfileRow("default", "later", "strict", 8),
-                CollectionProfileRow("default", "unset", None, 9),
-                CollectionProfileRow("other", "foreign", "strict", 10),
-                CollectionDeletionRow(deletion_id, "default", "law", moment),
-            ]
+        for tenant, name, profile, offset in (
+            ("default", "law", "rrf", 7),
+            # An earlier decision that arrives again.
+            ("default", "law", "strict", 6),
+            ("default", "later", "strict", 8),
+            ("default", "unset", None, 9),
+            ("other", "foreign", "strict", 10),
+        ):
+            decision = CollectionConfigured(tenant=tenant, collection=name, default_profile=profile)
+            await collections.write(decision, offset)
+        request = CollectionDeletionRequested(
+            deletion_id=deletion_id, tenant="default", collection="law", requested_at=moment
         )
+        # Earlier than the profile, which stays.
+        await collections.write(request, 5)
         counts = [
             ("later", 0, 0, [], "strict", None),
             ("law", 2, 3, ["en", "pt"], "rrf", deletion_id),
@@ -550,7 +554,10 @@ async def test_collections_report_documents_default_profile_and_deletion(databas
         listed = await collections.list_collections(LOCAL_CALLER)
         assert [tuple(row[field] for field in fields) for row in listed] == counts
         # A completed deletion is shown of a single collection only.
-        await collections.write([CollectionDeletedRow(deletion_id, moment)])
+        completed = CollectionDeleted(
+            deletion_id=deletion_id, tenant="default", collection="law", completed_at=moment
+        )
+        await collections.write(completed, 11)
         assert all(
             row["deletion_id"] is None for row in await collections.list_collections(LOCAL_CALLER)
         )

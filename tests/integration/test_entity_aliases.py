@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from schemas.rows import EntityAliasRow, ErasureReceiptRow, ErasureRequestRow
+from schemas.events import EntityAmended, ErasureCompleted, ErasureRequested
+from schemas.events.control import Scope
+from schemas.rows import EventRow
 from sql.entities import PgEntities
 from sql.inbox.shared_rows import write_shared_rows
 from tests.support.api_client import LOCAL_CALLER, make_caller
@@ -25,8 +27,9 @@ async def link(stack: SearchStack, tenant: str, *keys: str) -> Sequence[tuple[st
 async def write(
     stack: SearchStack, entity: UUID, alias: str, offset: int, *, removed: bool = False
 ) -> None:
-    row = EntityAliasRow("default", entity, alias, removed, offset)
-    await write_shared_rows(stack.connection, [row])
+    changed = "remove_aliases" if removed else "add_aliases"
+    decision = EntityAmended(tenant="default", entity_id=entity, **{changed: [alias]})
+    await write_shared_rows(stack.connection, [EventRow(decision, offset)])
 
 
 async def insert_company(stack: SearchStack) -> UUID:
@@ -71,9 +74,8 @@ async def test_alias_links_only_in_its_tenant_and_to_readable_mentions(database:
         await write(stack, entity, "the Landlord", 7)
         assert await link(stack, "other", "landlord") == []
         # An alias that another tenant's event gives to this entity has no effect here.
-        await write_shared_rows(
-            stack.connection, [EntityAliasRow("other", entity, "the Intruder", False, 8)]
-        )
+        foreign = EntityAmended(tenant="other", entity_id=entity, add_aliases=["the Intruder"])
+        await write_shared_rows(stack.connection, [EventRow(foreign, 8)])
         assert await link(stack, "default", "intruder") == []
         assert await link(stack, "other", "intruder") == []
         entities = PgEntities(stack.pool)
@@ -120,21 +122,36 @@ async def test_rebuild_restores_no_alias_of_an_erased_tenant(database: str) -> N
     now, receipt = datetime.now(UTC), UUID(int=9)
     async with open_search_stack(database) as stack:
         aliases = [
-            EntityAliasRow(tenant, UUID(int=1), alias, False, offset)
+            EventRow(
+                EntityAmended(tenant=tenant, entity_id=UUID(int=1), add_aliases=[alias]), offset
+            )
             for tenant, alias, offset in (
                 ("default", "Erased", 5),
                 ("other", "Foreign", 5),
                 ("default", "Later", 12),
             )
         ]
-        for scope in ("collection", "tenant"):
+        scopes: tuple[Scope, ...] = ("collection", "tenant")
+        for scope in scopes:
+            request = ErasureRequested(
+                receipt_id=receipt,
+                tenant="default",
+                scope=scope,
+                subject="default",
+                requested_at=now,
+            )
+            completed = ErasureCompleted(
+                receipt_id=receipt,
+                tenant="default",
+                documents=1,
+                removed={},
+                events=0,
+                method="nothing",
+                remains=[],
+                completed_at=now,
+            )
             await write_shared_rows(
-                stack.connection,
-                [
-                    *aliases,
-                    ErasureRequestRow(receipt, "default", scope, "default", now),
-                    ErasureReceiptRow(receipt, 1, {}, 0, "nothing", (), None, now, log_offset=8),
-                ],
+                stack.connection, [*aliases, EventRow(request), EventRow(completed, 8)]
             )
             left = await stack.connection.fetch("select alias from entity_aliases order by 1")
             erased = ["Erased"] if scope == "collection" else []

@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from schemas.errors import LogUnavailable, NotFound, PermanentError, TransientError
-from schemas.rows import GenerationBuiltRow, GenerationRow
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.generation_removal import (
     begin_generation_drop,
@@ -21,7 +20,7 @@ from sql.generation_removal import (
 from sql.inbox.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.eventually import eventually
-from tests.support.generation_copies import apply_control_rows
+from tests.support.generation_copies import apply_control_rows, built_row, created_row
 from tests.support.ledger_events import G1, claim_events, make_generation, make_revision_events
 
 G2 = make_generation("g2")
@@ -32,7 +31,7 @@ WORDS = ["heron", "stork"]
 async def pool(database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database, size=8, name="test")
     await apply_control_rows(
-        pool, GenerationRow(G1), GenerationRow(G2, "g1", "rebuild"), GenerationBuiltRow("g2", {})
+        pool, created_row(G1), created_row(G2, "g1", "rebuild"), built_row("g2", {})
     )
     accepted, *derived = make_revision_events("d", 1, WORDS)
     await claim_events(PgLedger(pool, G1), accepted)

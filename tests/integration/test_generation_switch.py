@@ -17,13 +17,18 @@ from schemas.errors import (
     PermanentError,
     TransientError,
 )
-from schemas.rows import GenerationBuiltRow, GenerationDroppedRow, GenerationRow, LiveGenerationRow
 from sql.advisory_locks import share_visibility_lock
 from sql.generation_switch import PublishPromotion, SwitchResult, roll_back, switch_generation
 from sql.inbox.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.eventually import eventually
-from tests.support.generation_copies import apply_control_rows
+from tests.support.generation_copies import (
+    apply_control_rows,
+    built_row,
+    created_row,
+    dropped_row,
+    promoted_row,
+)
 from tests.support.ledger_events import (
     G1,
     claim_events,
@@ -59,11 +64,11 @@ async def pool(database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database, size=12, name="test")
     await apply_control_rows(
         pool,
-        GenerationRow(G1),
+        created_row(G1),
         *(
             row
             for g in (G2, G3)
-            for row in (GenerationRow(g, "g1", "rebuild"), GenerationBuiltRow(g.name, {}))
+            for row in (created_row(g, "g1", "rebuild"), built_row(g.name, {}))
         ),
     )
     yield pool
@@ -189,7 +194,7 @@ async def test_switch_interrupted_after_publish_completes_from_log(pool: Pool) -
     switching.cancel()
     await asyncio.gather(switching, return_exceptions=True)
     assert (await fetch_generation_states(pool))[0] == "g1"
-    await apply_control_rows(pool, LiveGenerationRow("g2", 101))
+    await apply_control_rows(pool, promoted_row("g2", 101))
     assert await fetch_generation_states(pool) == (
         "g2",
         {"g1": "standby", "g2": "live", "g3": "shadow"},
@@ -201,7 +206,7 @@ async def test_late_promotion_does_not_undo_rollback(pool: Pool) -> None:
     decisions = FakePromotionLog()
     await switch_generation(pool, "g2", decisions.publish)
     await roll_back(pool, decisions.publish)
-    await apply_control_rows(pool, LiveGenerationRow("g2", 101), LiveGenerationRow("g1", 102))
+    await apply_control_rows(pool, promoted_row("g2", 101), promoted_row("g1", 102))
     assert decisions.promotions == [("g2", "g1"), ("g1", "g2")]
     assert await fetch_generation_states(pool) == (
         "g1",
@@ -225,7 +230,7 @@ async def test_rollback_to_dropped_or_missing_generation_is_refused(pool: Pool) 
     with pytest.raises(InvalidRequest) as refused:
         await roll_back(pool, FakePromotionLog().publish)
     await switch_generation(pool, "g2", FakePromotionLog().publish)
-    await apply_control_rows(pool, GenerationDroppedRow("g1"))
+    await apply_control_rows(pool, dropped_row("g1"))
     with pytest.raises(InvalidRequest) as again:
         await roll_back(pool, FakePromotionLog().publish)
     assert refused.value.code == again.value.code == "NO_PREVIOUS_GENERATION"
@@ -233,7 +238,7 @@ async def test_rollback_to_dropped_or_missing_generation_is_refused(pool: Pool) 
 
 async def test_promotion_of_building_unknown_or_dropped_generation_is_refused(pool: Pool) -> None:
     await apply_control_rows(
-        pool, GenerationRow(make_generation("g4"), "g1", "reindex"), GenerationDroppedRow("g3")
+        pool, created_row(make_generation("g4"), "g1", "reindex"), dropped_row("g3")
     )
     with pytest.raises(InvalidRequest) as building:
         await switch_generation(pool, "g4", FakePromotionLog().publish)

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from processors import control
-from schemas.rows import GenerationRow
 from schemas.topics import CONTROL
 from services.generations.decisions import GenerationDecisions
 from services.generations.removal import find_unused_topics
@@ -18,7 +16,8 @@ from sql.generation_switch import roll_back, switch_generation
 from sql.inbox.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
-from tests.support.generation_copies import apply_control_rows
+from streams.stage import project_itself
+from tests.support.generation_copies import apply_control_rows, created_row
 from tests.support.ledger_events import G1, claim_events, make_generation, make_revision_events
 from tests.support.log_cases import LogCase, log_and_subscriber, open_case
 
@@ -28,7 +27,7 @@ __all__ = ["log_and_subscriber", "open_case"]
 @pytest_asyncio.fixture
 async def pool(database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database, size=8, name="test")
-    await apply_control_rows(pool, GenerationRow(G1))
+    await apply_control_rows(pool, created_row(G1))
     yield pool
     await close_pool(pool)
 
@@ -36,7 +35,7 @@ async def pool(database: str) -> AsyncIterator[Pool]:
 @pytest_asyncio.fixture
 async def other(other_database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(other_database, size=4, name="test")
-    await apply_control_rows(pool, GenerationRow(G1))
+    await apply_control_rows(pool, created_row(G1))
     yield pool
     await close_pool(pool)
 
@@ -52,7 +51,7 @@ async def replay_control_topic(case: LogCase, pool: Pool) -> None:
     """Apply the topic as stage control does."""
     codec = Codec()
     async for stored in case.log.read(CONTROL):
-        await apply_control_rows(pool, *control.project(await codec.decode(stored)))
+        await apply_control_rows(pool, *project_itself(await codec.decode(stored)))
 
 
 async def test_switches_and_drop_are_reproduced_from_log(

@@ -9,41 +9,41 @@ from typing import Any
 import asyncpg
 import pytest_asyncio
 
-from schemas.rows import (
-    GenerationBuiltRow,
-    GenerationDroppedRow,
-    GenerationRow,
-    LiveGenerationRow,
-    Row,
-)
+from schemas.rows import Row
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.generation_builds import PgGenerationBuilds
 from sql.partitions import SECONDARY_INDEXES, build_indexes, drop_partitions
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.document_rows import SampleDocument, insert_documents
 from tests.support.eventually import eventually
-from tests.support.generation_copies import apply_control_rows
+from tests.support.generation_copies import (
+    apply_control_rows,
+    built_row,
+    created_row,
+    dropped_row,
+    promoted_row,
+)
 from tests.support.ledger_events import G1, make_generation
 from tests.support.postgres_fixture import execute_sql
 from tests.support.search_stack import open_search_stack
 
 CONTROL_ROWS: tuple[Row, ...] = (
-    GenerationRow(G1),
-    GenerationRow(make_generation("g2"), "g1", "rebuild"),
-    GenerationBuiltRow("g2", {"chunked": {0: 12}}),
-    LiveGenerationRow("g2", 20),
-    LiveGenerationRow("g1", 30),
-    GenerationRow(make_generation("g3"), "g1", "reindex"),
-    GenerationBuiltRow("g3", {}),
-    LiveGenerationRow("g3", 40),
-    GenerationDroppedRow("g1"),
+    created_row(G1),
+    created_row(make_generation("g2"), "g1", "rebuild"),
+    built_row("g2", {"chunked": {0: 12}}),
+    promoted_row("g2", 20),
+    promoted_row("g1", 30),
+    created_row(make_generation("g3"), "g1", "reindex"),
+    built_row("g3", {}),
+    promoted_row("g3", 40),
+    dropped_row("g1"),
 )
 
 
 @pytest_asyncio.fixture
 async def pool(database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database, size=6, name="test")
-    await apply_control_rows(pool, GenerationRow(G1))
+    await apply_control_rows(pool, created_row(G1))
     yield pool
     await close_pool(pool)
 
@@ -82,20 +82,20 @@ async def test_replayed_decisions_change_nothing(pool: Pool) -> None:
 async def test_late_promotion_does_not_undo_later_one(pool: Pool) -> None:
     await apply_control_rows(
         pool,
-        GenerationRow(make_generation("g2"), "g1", "rebuild"),
-        LiveGenerationRow("g1", 9),
-        LiveGenerationRow("g2", 7),
+        created_row(make_generation("g2"), "g1", "rebuild"),
+        promoted_row("g1", 9),
+        promoted_row("g2", 7),
     )
     assert await pool.fetchval("select name from live_generation") == "g1"
 
 
 async def test_live_generation_cannot_be_dropped(pool: Pool) -> None:
-    await apply_control_rows(pool, GenerationDroppedRow("g1"))
+    await apply_control_rows(pool, dropped_row("g1"))
     assert [row["state"] for row in await fetch_decisions(pool)] == ["live"]
 
 
 async def test_indexes_are_created_after_the_build(pool: Pool) -> None:
-    await apply_control_rows(pool, GenerationRow(make_generation("g2"), "g1", "rebuild"))
+    await apply_control_rows(pool, created_row(make_generation("g2"), "g1", "rebuild"))
     assert all("_pkey" in name for name in await fetch_index_definitions(pool, "g2"))
     assert [name async for name in build_indexes(pool, "g2")] == [
         index.format_name("g2") for index in SECONDARY_INDEXES
@@ -116,7 +116,7 @@ async def test_partition_of_a_few_chunks_gets_statistics(database: str) -> None:
 
 
 async def test_interrupted_index_build_is_repeated(pool: Pool, superuser_database: str) -> None:
-    await apply_control_rows(pool, GenerationRow(make_generation("g2"), "g1", "rebuild"))
+    await apply_control_rows(pool, created_row(make_generation("g2"), "g1", "rebuild"))
     half = SECONDARY_INDEXES[0].format_name("g2")
     await pool.execute(SECONDARY_INDEXES[0].format_ddl("g2", concurrently=False))
     execute_sql(
@@ -130,7 +130,7 @@ async def test_interrupted_index_build_is_repeated(pool: Pool, superuser_databas
 
 
 async def test_partition_drop_does_not_block_queries(pool: Pool, database: str) -> None:
-    await apply_control_rows(pool, GenerationRow(make_generation("g2")))
+    await apply_control_rows(pool, created_row(make_generation("g2")))
     reader = await asyncpg.connect(database, server_settings={"search_path": "anabranch"})
     transaction = reader.transaction()
     await transaction.start()

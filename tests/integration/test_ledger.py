@@ -21,18 +21,16 @@ from schemas.events.dead_letters import LogPosition
 from schemas.ids import content_id
 from schemas.ports.ledger import ClaimStatus, MemoKey, ProjectedEvent
 from schemas.ports.stage_ports import ANY_SOURCE
-from schemas.query_rows import RunRow
 from schemas.records import Position
 from schemas.rows import (
     ClaimRow,
-    DeadLetterRow,
-    GenerationRow,
-    LiveGenerationRow,
+    EventRow,
     MentionRow,
     ParentRow,
     PartCompletedRow,
     RelationRow,
     Row,
+    RunRow,
     TokenStateRow,
     VectorRow,
 )
@@ -45,7 +43,7 @@ from sql.integrity import compute_checksum
 from sql.pool import Connection, Pool, close_pool, open_pool
 from sql.revisions import PgDocumentOwners
 from tests.support.eventually import eventually
-from tests.support.generation_copies import apply_control_rows
+from tests.support.generation_copies import apply_control_rows, created_row, promoted_row
 from tests.support.ledger_events import (
     DIMENSION,
     G1,
@@ -69,7 +67,7 @@ NOW = datetime(2026, 5, 1, tzinfo=UTC)
 @pytest_asyncio.fixture
 async def pool(database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database, size=12, name="test")
-    await apply_control_rows(pool, GenerationRow(G1))
+    await apply_control_rows(pool, created_row(G1))
     yield pool
     await close_pool(pool)
 
@@ -240,7 +238,7 @@ class TestRevisions:
         self, pool: Pool, ledger: PgLedger
     ) -> None:
         second = make_generation("g2", dimension=8)
-        await apply_control_rows(pool, GenerationRow(second))
+        await apply_control_rows(pool, created_row(second))
         facts = make_revision_events("a", 1, ["x"])
         await claim_events(ledger, *facts)
         wide = ProjectedEvent(
@@ -517,7 +515,7 @@ class TestRows:
 
 class TestGenerations:
     async def test_first_generation_is_live_and_second_is_not(self, pool: Pool) -> None:
-        await apply_control_rows(pool, GenerationRow(make_generation("g2")))
+        await apply_control_rows(pool, created_row(make_generation("g2")))
         generations = PgGenerations(pool)
         live = await generations.fetch_live()
         assert live is not None
@@ -528,15 +526,13 @@ class TestGenerations:
         ]
 
     async def test_promotion_puts_previous_generation_on_standby(self, pool: Pool) -> None:
-        await apply_control_rows(
-            pool, GenerationRow(make_generation("g2")), LiveGenerationRow("g2")
-        )
+        await apply_control_rows(pool, created_row(make_generation("g2")), promoted_row("g2"))
         assert {
             found.name: found.state for found in await PgGenerations(pool).fetch_undropped()
         } == {"g1": "standby", "g2": "live"}
 
     async def test_creating_a_generation_is_idempotent(self, pool: Pool) -> None:
-        await apply_control_rows(pool, GenerationRow(make_generation("g1", dimension=99)))
+        await apply_control_rows(pool, created_row(make_generation("g1", dimension=99)))
         found = await PgGenerations(pool).fetch("g1")
         assert found is not None
         assert found.config.embed.dimension == DIMENSION
@@ -572,7 +568,7 @@ class TestDecisions:
         self, pool: Pool, turn: int
     ) -> None:
         run = uuid4()
-        run_row = RunRow(run, "default", "query", {"query": "?"}, NOW, None, None, None, [], {})
+        run_row = RunRow(run, "default", "query", {"query": "?"}, NOW)
         answered = RunRow(
             run, "default", "", None, None, "g1", {"answer": "!"}, NOW, [{"rank": 1}], {"mean": 0.5}
         )
@@ -591,31 +587,20 @@ class TestDecisions:
         )
 
     async def test_second_dead_letter_records_the_last_attempt(self, pool: Pool) -> None:
-        first = DeadLetterRow(
-            uuid4(),
-            "embed",
-            None,
-            "t",
-            "default",
-            None,
-            "chunked",
-            0,
-            3,
-            "A",
-            "first",
-            "",
-            None,
-            1,
-            None,
-            None,
-            None,
-            NOW,
+        first = EventDeadLettered(
+            stage="embed",
+            event_id=uuid4(),
+            original_type="t",
+            tenant="default",
+            position=LogPosition(topic="chunked", partition=0, offset=3),
+            code="A",
+            detail="first",
         )
         await apply_control_rows(
             pool,
-            first,
-            replace(first, code="B", dead_lettered_at=NOW.replace(year=2027)),
-            replace(first, code="C"),
+            EventRow(first, time=NOW),
+            EventRow(first.model_copy(update={"code": "B"}), time=NOW.replace(year=2027)),
+            EventRow(first.model_copy(update={"code": "C"}), time=NOW),
         )
         assert [
             tuple(row) for row in await pool.fetch("select generation, code from dead_letters")

@@ -29,7 +29,6 @@ from schemas.errors import DatabaseUnavailable, LogUnavailable
 from schemas.generations import Generation, IndexConfig
 from schemas.ingest import IngestRequest
 from schemas.records import Record
-from schemas.rows import GenerationBuiltRow, GenerationRow, LiveGenerationRow
 from schemas.values import Amendment
 from services.ingest import IngestService
 from services.monitoring.lag_diagnosis import explain_lags
@@ -37,7 +36,7 @@ from services.storage import Storage
 from sql.monitoring import fetch_blocking_transactions
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER, api_client
-from tests.support.generation_copies import apply_control_rows
+from tests.support.generation_copies import apply_control_rows, built_row, created_row, promoted_row
 from tests.support.log_backends import on_both_logs
 
 LOCK = "begin; lock table anabranch.{} in access exclusive mode"
@@ -250,9 +249,9 @@ async def test_lag_lists_each_generation_with_its_own_consumers(storage: Storage
     first = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="building")
     second = first.model_copy(update={"name": "g2", "topics": {"embedded": "embedded.g2"}})
     await apply_control_rows(
-        storage.pool, GenerationRow(first), GenerationBuiltRow("g1", {}), LiveGenerationRow("g1")
+        storage.pool, created_row(first), built_row("g1", {}), promoted_row("g1")
     )
-    await apply_control_rows(storage.pool, GenerationRow(second))
+    await apply_control_rows(storage.pool, created_row(second))
     assert all(line["lag"] == 0 for line in (await explain_lags(storage))[0]), (
         "also while its topic is not made yet"
     )

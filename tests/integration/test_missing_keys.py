@@ -13,14 +13,13 @@ from schemas.errors import ConfigurationError
 from schemas.events import Content, DocumentReceived
 from schemas.generations import Generation, IndexConfig
 from schemas.records import Record
-from schemas.rows import GenerationRow
 from services.recovery.restore_check import INGRESS_GROUP, check_tables_current
 from services.storage import Storage
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 from streams.signatures import SIGNATURE_HEADER
 from streams.stage_consumer import format_group_name
-from tests.support.generation_copies import apply_control_rows
+from tests.support.generation_copies import apply_control_rows, created_row
 from tests.support.shared_log import SharedLog, acknowledge_offset, open_storage
 
 FIRST_GENERATION = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="building")
@@ -41,7 +40,7 @@ async def storage(tmp_path: Path, database: str) -> AsyncIterator[Storage]:
     """Three events in `raw`. The tables were restored from when ingress had read one of them."""
     log = SharedLog()
     async with open_storage(log, tmp_path, database) as prepared:
-        await apply_control_rows(prepared.pool, GenerationRow(FIRST_GENERATION))
+        await apply_control_rows(prepared.pool, created_row(FIRST_GENERATION))
         data = DocumentReceived(external_id="a", content=Content(text="A heron."))
         await log.append(
             [

@@ -11,9 +11,10 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from anabranch.config.overrides import Overrides
+from schemas.events import EntityAmended
 from schemas.ids import content_id, make_document_id
 from schemas.questions import Filters
-from schemas.rows import EntityAliasRow
+from schemas.rows import EventRow
 from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild
 from sql.entities import PgEntities
@@ -127,8 +128,9 @@ async def insert_contracts(stack: SearchStack) -> Sequence[UUID]:
 
 
 async def decide(stack: SearchStack, entity: UUID, alias: str, *, removed: bool = False) -> None:
-    row = EntityAliasRow("default", entity, alias, removed, 7)
-    await write_shared_rows(stack.connection, [row])
+    changed = "remove_aliases" if removed else "add_aliases"
+    decision = EntityAmended(tenant="default", entity_id=entity, **{changed: [alias]})
+    await write_shared_rows(stack.connection, [EventRow(decision, 7)])
 
 
 async def test_defined_term_is_found_in_the_documents_of_a_filter(database: str) -> None:

@@ -16,10 +16,11 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from api.services import Services
 from schemas.errors import InvalidRequest
+from schemas.events import SourceAdded
 from schemas.ids import content_id, sha256_hex
 from schemas.ingest import IngestRequest
 from schemas.principals import Principal, is_valid_tenant
-from schemas.rows import SourceRow
+from schemas.rows import EventRow
 from schemas.sources import SourceSpec
 from services.generations.service import GenerationService
 from sql.engine_results import PgEngineResultCache
@@ -55,23 +56,22 @@ async def connection(database: str) -> AsyncIterator[asyncpg.Connection]:
     await opened.close()
 
 
+def make_source_row(tenant: str) -> EventRow:
+    spec = SourceSpec.model_validate({"name": "crm", "tenant": tenant, "connector": FOLDER_SOURCE})
+    return EventRow(SourceAdded(source=spec))
+
+
 async def test_source_name_belongs_to_the_first_tenant(database: str) -> None:
     async with open_search_stack(database) as desk:
         for tenant in ("acme", "bolt"):
-            await write_shared_rows(
-                desk.connection,
-                [SourceRow(SourceSpec(name="crm", tenant=tenant, connector=FOLDER_SOURCE), 1)],
-            )  # type: ignore[arg-type]
+            await write_shared_rows(desk.connection, [make_source_row(tenant)])
         [source] = await PgSources(desk.pool).list_overview()
         assert source["spec"]["tenant"] == "acme"
 
 
 async def test_source_count_excludes_other_tenants(database: str) -> None:
     async with open_search_stack(database) as desk:
-        await write_shared_rows(
-            desk.connection,
-            [SourceRow(SourceSpec(name="crm", tenant="acme", connector=FOLDER_SOURCE), 1)],
-        )  # type: ignore[arg-type]
+        await write_shared_rows(desk.connection, [make_source_row("acme")])
         await insert_documents(
             desk.connection,
             SampleDocument("mine", ["heron"], tenant="acme"),

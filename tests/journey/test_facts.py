@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from processors.judgements import project
 from sql.inbox.shared_rows import write_shared_rows
+from streams.stage import project_itself
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
 from tests.support.log_backends import on_both_logs
@@ -107,5 +107,5 @@ async def test_table_of_facts_is_rebuilt_from_the_log(world: ApiWorld) -> None:
     async with storage.pool.acquire() as connection, connection.transaction():
         # Each event twice: delivery is at least once.
         for event in (event for event in events for _ in range(2)):
-            await write_shared_rows(connection, project(event))
+            await write_shared_rows(connection, project_itself(event))
     assert await read_table() == before

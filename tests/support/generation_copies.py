@@ -5,14 +5,39 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import uuid4
 
+from schemas.events import (
+    GenerationBuilt,
+    GenerationCreated,
+    GenerationDropped,
+    GenerationPromoted,
+)
+from schemas.events.control import Purpose
 from schemas.generations import Generation
 from schemas.ports.ledger import ProjectedEvent
-from schemas.rows import GenerationBuiltRow, GenerationRow, Row
+from schemas.rows import EventRow, Row
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.generations import PgGenerations
 from sql.inbox.ledger import PgLedger
 from sql.pool import Pool
 from tests.support.ledger_events import make_accepted
+
+
+def created_row(
+    generation: Generation, base: str | None = None, purpose: Purpose = "first"
+) -> EventRow:
+    return EventRow(GenerationCreated(generation=generation, base=base, purpose=purpose))
+
+
+def built_row(name: str, barrier: dict[str, dict[int, int]]) -> EventRow:
+    return EventRow(GenerationBuilt(generation=name, barrier=barrier))
+
+
+def promoted_row(name: str, offset: int = 0) -> EventRow:
+    return EventRow(GenerationPromoted(generation=name), offset)
+
+
+def dropped_row(name: str) -> EventRow:
+    return EventRow(GenerationDropped(generation=name))
 
 
 async def apply_control_rows(pool: Pool, *rows: Row) -> None:
@@ -25,7 +50,7 @@ async def copy_generation(pool: Pool, base: str, name: str) -> Generation:
     original = await PgGenerations(pool).fetch(base)
     assert original is not None
     generation = original.model_copy(update={"name": name, "state": "building"})
-    await apply_control_rows(pool, GenerationRow(generation), GenerationBuiltRow(name, {}))
+    await apply_control_rows(pool, created_row(generation), built_row(name, {}))
     for table in PARTITIONED_TABLES:
         rows = await pool.fetch(
             "select column_name from information_schema.columns "
