@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from pydantic import TypeAdapter
 
 from schemas.values import BlockKind, Box, Notice
+
+
+class FormattedCell(str):
+    """Text of a table cell that shows a stored value in another form, with that value."""
+
+    __slots__ = ("raw_value",)
+    raw_value: str
+
+    def __new__(cls, text: str, raw_value: str) -> Self:
+        cell = super().__new__(cls, text)
+        cell.raw_value = raw_value
+        return cell
 
 
 @dataclass(slots=True)
@@ -32,6 +44,8 @@ class ParsedBlock:
     element: str | None = None
     sheet: str | None = None
     cells: str | None = None
+    raw_cells: list[tuple[int, int, str]] | None = None
+    """Start and end in a table's `text` and stored value of cells that show it in another form."""
     start_s: float | None = None
     end_s: float | None = None
     """End in a recording, in seconds."""
@@ -187,16 +201,42 @@ def _weigh_header_evidence(column: Sequence[str]) -> int:
     return -1 if values else 0
 
 
-def format_table(rows: Sequence[Sequence[str]], header_row_count: int = 1) -> tuple[str, int]:
-    """Format rows as a Markdown pipe table and return it with the offset where its header rows end.
+class TableText(NamedTuple):
+    """A Markdown pipe table, the offset where its header rows end, and its raw cells."""
+
+    text: str
+    header_end: int
+    raw_cells: list[tuple[int, int, str]]
+
+
+def format_table(rows: Sequence[Sequence[str]], header_row_count: int = 1) -> TableText:
+    """Format rows as a Markdown pipe table.
 
     Line breaks in cells become spaces and `|` is escaped. Without headers the header row, which
     Markdown requires, is blank.
     """
     width = max(len(row) for row in rows)
-    lines = []
-    for row in rows:
-        cells = [" ".join(cell.split()).replace("\\|", "|").replace("|", "\\|") for cell in row]
-        lines.append("| " + " | ".join(cells + [""] * (width - len(cells))) + " |")
+    texts = [
+        [" ".join(cell.split()).replace("\\|", "|").replace("|", "\\|") for cell in row]
+        for row in rows
+    ]
+    lines = ["| " + " | ".join(row + [""] * (width - len(row))) + " |" for row in texts]
     head = [*(lines[:header_row_count] or ["|" + "  |" * width]), "|" + " --- |" * width]
-    return "\n".join(head + lines[header_row_count:]), len("\n".join(head))
+    header_end, offset = len("\n".join(head)), 0
+    raw_cells: list[tuple[int, int, str]] = []
+    for number, (row, row_texts, line) in enumerate(zip(rows, texts, lines, strict=True)):
+        if number == header_row_count:
+            offset = header_end + 1
+        raw_cells += _find_raw_cells(row, row_texts, offset)
+        offset += len(line) + 1
+    return TableText("\n".join(head + lines[header_row_count:]), header_end, raw_cells)
+
+
+def _find_raw_cells(
+    row: Sequence[str], texts: Sequence[str], offset: int
+) -> Iterator[tuple[int, int, str]]:
+    start = offset + len("| ")
+    for cell, text in zip(row, texts, strict=True):
+        if isinstance(cell, FormattedCell):
+            yield start, start + len(text), cell.raw_value
+        start += len(text) + len(" | ")

@@ -20,7 +20,7 @@ VERSION = 1
 MAX_PART_CHILDREN = 64
 MAX_PART_BYTES = 400_000
 """Keeps the event of a part well under the log's record limit."""
-# Rough size of one span in JSON.
+# Rough size of one span or raw cell in JSON.
 SPAN_BYTES = 100
 
 
@@ -103,7 +103,8 @@ def pack_parts(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
     )
     for split_parent in split_parents:
         piece_bytes = _count_text_bytes(split_parent.text, split_parent.section) + sum(
-            _count_text_bytes(child.text, child.prefix) + SPAN_BYTES * len(child.spans)
+            _count_text_bytes(child.text, child.prefix)
+            + SPAN_BYTES * sum(1 + len(span.raw_cells or ()) for span in child.spans)
             for child in split_parent.children
         )
         if parts[-1] and (

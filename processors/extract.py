@@ -79,7 +79,9 @@ class ExtractionInput:
                     "prefix": "",
                     "char_start": child.char_start - start,
                     "char_end": child.char_end - start,
-                    "spans": [],
+                    "spans": [
+                        span.shift(-start) for span in child.spans if span.raw_cells is not None
+                    ],
                 }
             )
             for number, child in enumerate(parent.children)

@@ -59,7 +59,7 @@ def make_superseded_outcome(cause: PendingEvent) -> Emission:
         DocumentSuperseded,
         cause.event.data.origin,
         code="SUPERSEDED",
-        detail="A later revision or a withdrawal of this document came first.",
+        detail="A later revision, a withdrawal or other readers of this document came first.",
     )
 
 

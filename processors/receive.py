@@ -127,6 +127,7 @@ async def _accept_document(
             "received_at": _get_received_at(event),
             "numbered": bool(get_numbering_source(event)),
             "force": data.force,
+            "limited_to": data.limited_to,
         }
     )
 
@@ -161,6 +162,7 @@ async def _resolve_target(
         "payload_sha256": event.payload_sha256,
         "received_at": _get_received_at(event),
         "numbered": event.sequence is not None or bool(latest and latest.is_numbered),
+        "limited_to": data.limited_to,
     }
     return event, common_fields, latest
 

@@ -43,11 +43,14 @@ VERSION = 2
 MAX_TITLE_CHARS = 80
 MAX_INLINE_BYTES = 120_000
 MAX_INLINE_BLOCKS = 2_000
-"""A transcript above either limit goes into a blob: the log limits the size of events."""
+"""A transcript above either limit goes into a blob: the log limits the size of events. Raw cells
+count as blocks.
+"""
 
 
 def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]) -> Iterable[Row]:
     data, order = event.data, tuple(event.data.order)
+    limited_to = None if data.limited_to is None else tuple(data.limited_to)
     if isinstance(data, DocumentRemoved):
         yield WithdrawalRow(
             document_id=data.document_id,
@@ -60,6 +63,7 @@ def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]
             received_at=data.received_at,
             reason=data.reason,
             numbered=data.numbered,
+            limited_to=limited_to,
         )
         return
     if isinstance(data, AmendmentAccepted):
@@ -70,6 +74,7 @@ def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]
             data.stated_fields(),
             data.origin.accepted_id,
             data.received_at,
+            limited_to,
         )
         return
     yield DocumentRow(
@@ -94,6 +99,7 @@ def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]
         received_at=data.received_at,
         numbered=data.numbered,
         readers=None if data.readers is None else tuple(data.readers),
+        limited_to=limited_to,
     )
 
 
@@ -189,10 +195,10 @@ async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTran
     transcript = transcript.model_copy(
         update={"language": language, "warnings": [*plan.notices, *_collect_notices(transcript)]}
     )
-    inline = (
-        len(transcript.markdown.encode()) <= MAX_INLINE_BYTES
-        and len(transcript.blocks) <= MAX_INLINE_BLOCKS
+    n_places = len(transcript.blocks) + sum(
+        len(block.span.raw_cells or ()) for block in transcript.blocks
     )
+    inline = len(transcript.markdown.encode()) <= MAX_INLINE_BYTES and n_places <= MAX_INLINE_BLOCKS
     return DocumentTranscribed(
         tenant=data.tenant,
         document_id=data.document_id,

@@ -21,6 +21,7 @@ from retrieval.evidence import Evidence, list_unit_texts, rank_rows
 from retrieval.quantities import (
     Quantity,
     QuantityKind,
+    apply_raw_values,
     blank_quantities,
     find_quantities,
 )
@@ -165,6 +166,8 @@ def _read_statements(candidate: QuoteCandidate) -> list[_Statement]:
 
 def _read_statement(candidate: QuoteCandidate, offset: int, text: str) -> _Statement:
     quantities = tuple(find_quantities(text))
+    if candidate.is_row:
+        quantities = tuple(apply_raw_values(text, quantities, candidate.raw_places))
     rest = blank_quantities(text, quantities)
     # The unit is a part of the quantity, and compared with it.
     units = {quantity.unit for quantity in quantities}
@@ -236,7 +239,7 @@ def _compare(
     ):
         return None
     pairs = _align(first.quantities, second.quantities, kinds)
-    return next((pair for pair in pairs or () if pair[0].value != pair[1].value), None)
+    return next((pair for pair in pairs or () if not pair[0].is_equal(pair[1])), None)
 
 
 def _say_the_same(first: _Statement, second: _Statement, plan: QueryPlan) -> bool:

@@ -357,6 +357,7 @@ def list_unit_texts(candidate: QuoteCandidate) -> list[str]:
         candidate.context.view.section,
         candidate.chunk.title or "",
         " ".join(candidate.header or ()),
+        " ".join(candidate.raw_values.values()) if candidate.is_row else "",
     ]
 
 

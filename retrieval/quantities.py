@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from typing import Literal
 
 from retrieval.answer_values import VALUE_PATTERNS, find_numbers, find_spelled_amounts
@@ -39,6 +39,15 @@ class Quantity:
     start: int
     end: int
     unit_end: int | None = None
+    shown_value: str = ""
+    """The value as a table cell rounds it, where `value` is what the cell stores."""
+
+    def is_equal(self, other: Quantity) -> bool:
+        """Tell whether both state one value, stored or as shown."""
+        return not self._list_values().isdisjoint(other._list_values())
+
+    def _list_values(self) -> set[str]:
+        return {self.value, self.shown_value or self.value}
 
     @property
     def known_unit(self) -> str:
@@ -88,6 +97,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 _DIGITS = re.compile(r"\d+")
 _AMOUNT = re.compile(r"\d+(?:[.,\u00a0 ]\d+)*")
 _UNIT = re.compile(r"[\s\u00a0-]?(?P<unit>[^\W\d_]+|[°º]\w?|[²³])")
+_LETTERS_BEFORE_DIGITS = re.compile(r"\D*?[^\W\d_]")
+_ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _GROUPED = re.compile(r"[1-9]\d{0,2}(?:([.,\u00a0 ])\d{3})(?:\1\d{3})*")
 
 
@@ -101,6 +112,51 @@ def find_quantities(text: str) -> list[Quantity]:
             found.append(quantity)
             claimed[quantity.start : quantity.end] = b"x" * (quantity.end - quantity.start)
     return sorted(found, key=lambda quantity: quantity.start)
+
+
+def apply_raw_values(
+    text: str, quantities: Sequence[Quantity], raw_places: Sequence[tuple[int, int, str]]
+) -> list[Quantity]:
+    """Return the quantities with the stored values of the table cells at these places.
+
+    A cell holds one value, whose scale and form the stored one tells: `12.5M` may be 12487300, and
+    `03/04/2025` the 4th of March.
+    """
+    applied = list(quantities)
+    for start, end, raw_value in raw_places:
+        inner = [item for item in applied if start <= item.start and item.end <= end]
+        if inner and (stored := _read_cell(text[start:end], inner, raw_value)):
+            applied[applied.index(inner[0])] = replace(stored, start=start, end=end)
+            applied = [item for item in applied if item not in inner]
+    return applied
+
+
+def _read_cell(cell: str, inner: Sequence[Quantity], raw_value: str) -> Quantity | None:
+    shown = inner[0]
+    if shown.kind == "date":
+        day = _ISO_DAY.match(raw_value)
+        # A cell that shows a month or year alone stores its first day.
+        return replace(shown, value=day[0]) if day and shown.value.count("-") == 2 else None
+    # The digits of a code count nothing.
+    if shown.kind == "number" and _LETTERS_BEFORE_DIGITS.match(cell):
+        return None
+    try:
+        # Quantities have no sign.
+        stored, rounded = abs(Decimal(raw_value)), Decimal(normalize_number(cell))
+    except InvalidOperation:  # a date in numbers
+        return None
+    if shown.kind == "percentage":
+        stored *= 100
+    # What a format divides by: 1000 for each comma at its end.
+    factor = round((stored / rounded).log10() / 3) if stored and rounded else 0
+    return replace(
+        shown,
+        value=_format(stored),
+        shown_value=_format(rounded * Decimal(1000) ** factor) if len(inner) == 1 else "",
+        # The letter of a scaled number is no unit.
+        unit="" if factor and shown.kind == "number" else shown.unit,
+        unit_end=None,
+    )
 
 
 def blank_quantities(text: str, quantities: Sequence[Quantity]) -> str:

@@ -7,6 +7,7 @@ others are plain lines, from scans and plain texts, recognized by form.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,8 @@ _LIST_MARK = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")
 _TABLE_RULE = re.compile(r"(?=[\s:|]*+-[\s:-]*+\|)[\s:|-]*+$")
 _UNDERLINE = re.compile(r"(?:={3,}|-{3,}|_{3,}|~{3,}|\*{3,})$")
 _LINE = re.compile(r"[^\n]*\n?")
+_CELL_BORDER = re.compile(r"(?<!\\)\|")
+_CELL_SEPARATOR = "; "
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,29 @@ class QuoteCandidate:
     def cells(self) -> list[str]:
         return split_cells(self.text)
 
+    @property
+    def raw_values(self) -> dict[int, str]:
+        """The stored values of a table row, by column, that its cells show in another form."""
+        row_start, text = self.chunk.char_start + self.start, self.text
+        borders = [match.start() for match in _CELL_BORDER.finditer(text)]
+        return {
+            bisect_right(borders, place) - 1: cell["raw_value"]
+            for span in self.chunk.spans
+            for cell in span.get("raw_cells") or ()
+            if 0 <= (place := cell["char_start"] - row_start) < len(text)
+        }
+
+    @property
+    def raw_places(self) -> list[tuple[int, int, str]]:
+        """The places in `readable_text` of the cells of `raw_values`, with these."""
+        raw_values, places, start = self.raw_values, [], 0
+        for column, label, value in _label_cells(self.header or (), self.cells):
+            start += len(label)
+            if column in raw_values:
+                places.append((start, start + len(value), raw_values[column]))
+            start += len(value) + len(_CELL_SEPARATOR)
+        return places
+
 
 def is_verbatim(quote: str, start: int, end: int, text: str, text_start: int) -> bool:
     """True when the document's characters `[start, end)` equal the quote. `text` begins at
@@ -97,11 +123,16 @@ def is_verbatim(quote: str, start: int, end: int, text: str, text_start: int) ->
 
 def format_cells(names: Sequence[str], values: Sequence[str]) -> str:
     """Return the cells of a table row, each after its column name."""
-    return "; ".join(
-        f"{name}: {value}" if name else value
-        for name, value in zip([*names, *[""] * len(values)], values, strict=False)
-        if value
-    )
+    return _CELL_SEPARATOR.join(label + value for _, label, value in _label_cells(names, values))
+
+
+def _label_cells(names: Sequence[str], values: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield the column, label and text of each cell that is not empty."""
+    for column, (name, value) in enumerate(
+        zip([*names, *[""] * len(values)], values, strict=False)
+    ):
+        if value:
+            yield column, f"{name}: " if name else "", value
 
 
 def learn_divided_quotes(redactor: Redactor, candidates: Sequence[QuoteCandidate]) -> None:
@@ -403,7 +434,7 @@ def parse_prefix_header(
 
 def split_cells(row: str) -> list[str]:
     """Return the cell texts of a Markdown table row; escaped bars do not separate cells."""
-    parts = re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))
+    parts = _CELL_BORDER.split(row.strip().removeprefix("|").removesuffix("|"))
     return [part.replace("\\|", "|").strip() for part in parts]
 
 

@@ -160,10 +160,20 @@ class Redactor:
                 }
                 if "quote" in redacted and "redacted" in redacted:
                     redacted["redacted"] = self.find_ranges(value["quote"]) or value["redacted"]
+                if self._stores_identifier(value.get("raw_value")):
+                    redacted["raw_value"] = MASK * len(value["raw_value"])
                 return redacted
             case list() | tuple():
                 return [self.redact_value(item) for item in value]
         return value
+
+    def _stores_identifier(self, raw_value: object) -> bool:
+        """Tell whether a cell stores the digits of an identifier, which its format spaces out."""
+        return isinstance(raw_value, str) and any(
+            digits == raw_value
+            for identifier in self._identifiers
+            if len(digits := re.sub(r"\D", "", identifier).lstrip("0")) >= _MIN_TERM_LETTERS
+        )
 
     def _compile(self) -> re.Pattern[str]:
         if self._pattern is None:

@@ -306,11 +306,7 @@ def clip_spans(spans: Sequence[Span], start: int, end: int) -> list[Span]:
     range.
     """
     clipped = [
-        span.model_copy(
-            update={"char_start": max(span.char_start, start), "char_end": min(span.char_end, end)}
-        )
-        for span in spans
-        if span.char_start < end and start < span.char_end
+        span.clip(start, end) for span in spans if span.char_start < end and start < span.char_end
     ]
     return clipped or [Span(char_start=start, char_end=end)]
 

@@ -2,8 +2,8 @@
 amendments.
 
 An amendment holds until a later statement about the same field (for metadata: the same key), or
-until the document is withdrawn. The result depends only on the statements, not on the sequence in
-which they arrive.
+until the document is withdrawn. One of a caller that the readers before it exclude has no effect.
+The result depends only on the statements, not on the sequence in which they arrive.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ StatedFields = Mapping[str, Any]
 """The subset of `title`, `collection`, `tags`, `metadata` and `readers` that is stated."""
 AMENDABLE_FIELDS = ("title", "collection", "tags", "metadata", "readers")
 EVERYONE = "everyone"
+Readers = tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class FieldStatement:
     identity: UUID
     fields: StatedFields
     is_revision: bool
+    limited_to: Readers = None
+    """Reader names of the caller that requested the change; None for one without limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,14 @@ class ResolvedFields:
     metadata: Mapping[str, Any]
     readers: tuple[str, ...] | None
     amended_fields: tuple[str, ...]
+
+
+def may_read(names: Readers, readers: Readers) -> bool:
+    """Return whether a caller with these reader names may read a document with these readers.
+
+    None: a caller without limits, and a document that everyone may read.
+    """
+    return names is None or readers is None or not set(names).isdisjoint(readers)
 
 
 def stated_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +89,7 @@ def resolve_amendments(statements: Sequence[FieldStatement]) -> ResolvedFields |
     )
     if latest is None:
         return None
-    effective = {path: value for path, (value, _) in _resolve_effective(statements).items()}
+    effective = {path: value for path, (value, _) in _resolve_effective(statements)[0].items()}
     revision_fields, amended_values = (
         latest.fields,
         {name: value for (name, key), value in effective.items() if key is None},
@@ -105,26 +116,39 @@ def is_effective(statement: FieldStatement, statements: Iterable[FieldStatement]
     return any(
         (effective_statement.order, effective_statement.identity)
         == (statement.order, statement.identity)
-        for _, effective_statement in _resolve_effective(statements).values()
+        for _, effective_statement in _resolve_effective(statements)[0].values()
     )
+
+
+def resolve_readers(statements: Iterable[FieldStatement]) -> Readers:
+    """Return the readers in effect, also of a document without a revision yet."""
+    return _resolve_effective(statements)[1]
 
 
 def _resolve_effective(
     statements: Iterable[FieldStatement],
-) -> dict[tuple[str, str | None], tuple[Any, FieldStatement]]:
-    """Map each field (and metadata key) to its amended value and the amendment.
+) -> tuple[dict[tuple[str, str | None], tuple[Any, FieldStatement]], Readers]:
+    """Map each field (and metadata key) to its amended value and the amendment, and return the
+    readers in effect.
 
     Fields that a later revision states are left out.
     """
     effective: dict[tuple[str, str | None], tuple[Any, FieldStatement]] = {}
+    revision_readers = readers = None
     for statement in sorted(statements, key=_sort_key):
+        if not may_read(statement.limited_to, readers):
+            continue
+        if statement.is_revision:
+            revision_readers = statement.fields.get("readers")
         for path, value in _flatten_fields(statement.fields):
             if statement.is_revision:
                 # A later revision ends an amendment of the same field; its own value then holds.
                 effective.pop(path, None)
             else:
                 effective[path] = (value, statement)
-    return effective
+        amended_readers, _ = effective.get(("readers", None), (revision_readers, None))
+        readers = normalize_readers(amended_readers)
+    return effective, readers
 
 
 def _flatten_fields(fields: StatedFields) -> Iterator[tuple[tuple[str, str | None], Any]]:

@@ -53,6 +53,8 @@ class DocumentRow:
     """
     readers: tuple[str, ...] | None = None
     """As stated by the revision; None if it stated none."""
+    limited_to: tuple[str, ...] | None = None
+    """Reader names of the caller that requested the change; None for one without limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class WithdrawalRow:
     received_at: datetime
     reason: str | None
     numbered: bool = False
+    limited_to: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class AmendmentRow:
     fields: dict[str, Any]
     accepted_id: UUID
     received_at: datetime
+    limited_to: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

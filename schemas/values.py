@@ -6,6 +6,7 @@ All are immutable; offsets count Unicode code points of the document's Markdown.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from datetime import date
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -92,6 +93,22 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class RawCell(Value):
+    """A table cell at `[char_start, char_end)` of the Markdown that shows a stored value otherwise.
+
+    A cell that shows `12.5M` may store 12500000.
+    """
+
+    char_start: int = Field(description="Offset of the cell's first character.")
+    char_end: int = Field(description="Offset after the cell's last character.")
+    raw_value: str = Field(
+        description=(
+            "The stored value: a decimal number such as `0.125` for `12.5 %`, or a date or time in "
+            "ISO 8601."
+        )
+    )
+
+
 class Span(Value):
     """A range `[char_start, char_end)` in a document's Markdown.
 
@@ -114,6 +131,44 @@ class Span(Value):
     cells: str | None = Field(None, description="Cell range in A1 notation, such as `B2:D7`.")
     start_s: float | None = Field(None, description="Start in a recording, in seconds.")
     end_s: float | None = Field(None, description="End in a recording, in seconds.")
+    raw_cells: list[RawCell] | None = Field(
+        None,
+        description=(
+            "Cells of a spreadsheet in this range whose text shows another form of their value, in "
+            "order. Null if there are none."
+        ),
+    )
+
+    def clip(self, start: int, end: int) -> Span:
+        """Return the part in `[start, end)`, with the raw cells that lie in it."""
+        start, end = max(start, self.char_start), min(end, self.char_end)
+        cells = self.raw_cells or []
+        first = bisect_left(cells, start, key=lambda cell: cell.char_start)
+        last = bisect_right(cells, end, key=lambda cell: cell.char_end)
+        return self.model_copy(
+            update={
+                "char_start": start,
+                "char_end": end,
+                "raw_cells": cells[first:last] or None,
+            }
+        )
+
+    def shift(self, offset: int) -> Span:
+        """Return the characters and raw cells alone, `offset` further on."""
+        return Span(
+            char_start=self.char_start + offset,
+            char_end=self.char_end + offset,
+            raw_cells=self.raw_cells
+            and [
+                cell.model_copy(
+                    update={
+                        "char_start": cell.char_start + offset,
+                        "char_end": cell.char_end + offset,
+                    }
+                )
+                for cell in self.raw_cells
+            ],
+        )
 
 
 BlockKind = Literal[
@@ -321,6 +376,19 @@ class Amendment(Value):
             for name, value in values.items()
             if value is not None and not (name == "metadata" and not value)
         }
+
+
+class RequestedChange(Value):
+    """A change of a document, with the limits of the caller who requested it."""
+
+    # Any names: those of a token are not checked against the form of readers.
+    limited_to: list[str] | None = Field(
+        None,
+        description=(
+            "Reader names of the caller. The change takes effect only if the readers that precede "
+            "it name one of them. Null: the caller is not limited to readers."
+        ),
+    )
 
 
 class DocumentSummary(Value):

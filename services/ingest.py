@@ -162,6 +162,7 @@ class IngestService:
                 "external_id": request.external_id,
                 "content": content,
                 "force": request.force,
+                "limited_to": _list_readers(caller),
             }
         )
         async with self._order_requests(
@@ -235,7 +236,10 @@ class IngestService:
                     remedy="Set title, collection, tags, metadata or readers.",
                 )
             data = DocumentAmended(
-                tenant=caller.tenant, document_id=str(document_id), **amendment.stated_fields()
+                tenant=caller.tenant,
+                document_id=str(document_id),
+                limited_to=_list_readers(caller),
+                **amendment.stated_fields(),
             )
             return await self._publish_change(caller, document_id, document, data)
 
@@ -246,7 +250,11 @@ class IngestService:
             self._order_requests(caller, document_id, None),
         ):
             document = await self._require_changeable(caller, document_id)
-            data = DocumentWithdrawn(tenant=caller.tenant, document_id=str(document_id))
+            data = DocumentWithdrawn(
+                tenant=caller.tenant,
+                document_id=str(document_id),
+                limited_to=_list_readers(caller),
+            )
             return await self._publish_change(caller, document_id, document, data)
 
     async def _require_changeable(self, caller: Principal, document_id: UUID) -> Mapping[str, Any]:
@@ -292,7 +300,9 @@ class IngestService:
         readers = None if isinstance(data, DocumentWithdrawn) else normalize_readers(data.readers)
         if readers is None and not has_idempotency_key:
             return
-        request_sha256 = sha256_hex(data.model_dump_json().encode())
+        # Without the caller, whose readers may change between a request and its repetition.
+        request = data.model_dump_json(exclude={"limited_to"})
+        request_sha256 = sha256_hex(request.encode())
         claimed_sha256 = await self.jobs.claim(job, request_sha256, readers)
         if claimed_sha256 not in (None, request_sha256):
             raise _reused_key_error(job.event_id)
@@ -428,6 +438,10 @@ class IngestService:
         ):
             raise _reused_key_error(event.event_id)
         return earlier_status
+
+
+def _list_readers(caller: Principal) -> list[str] | None:
+    return None if caller.readers is None else list(caller.readers)
 
 
 def _reused_key_error(event_id: str) -> InvalidRequest:

@@ -167,12 +167,11 @@ class SpanMapper:
     def map_spans(self, start: int, end: int) -> list[Span]:
         spans = []
         for block in self.find_blocks(start, end):
-            clip = max(start, block.span.char_start), min(end, block.span.char_end)
-            cells = block.span.cells
-            if cells and block.kind == "table":
-                cells = self._clip_cells(block, cells, *clip)
-            update = {"char_start": clip[0], "char_end": clip[1], "cells": cells}
-            spans.append(block.span.model_copy(update=update))
+            span = block.span.clip(start, end)
+            if span.cells and block.kind == "table":
+                cells = self._clip_cells(block, span.cells, span.char_start, span.char_end)
+                span = span.model_copy(update={"cells": cells})
+            spans.append(span)
         return spans
 
     def find_pages(self, start: int, end: int) -> list[int]:

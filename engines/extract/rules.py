@@ -12,7 +12,7 @@ from itertools import groupby
 from engines.extract.aliases import find_aliases
 from engines.extract.capitalized_names import find_names
 from engines.extract.relations import find_claims, find_relations, pick_type, vote_types
-from engines.extract.values import EntitySpan, find_values
+from engines.extract.values import EntitySpan, apply_raw_value, find_values
 from schemas.ids import fingerprint
 from schemas.values import ChildChunk, Claim, Extraction, Mention, ParentChunk, Relation
 
@@ -43,9 +43,15 @@ def extract_by_rules(parents: Sequence[ParentChunk]) -> Extraction:
     found_sentences: list[_Sentence] = []
     for parent in parents:
         children = sorted(parent.children, key=lambda child: child.char_start)
+        raw_values = {
+            cell.char_start: cell.raw_value
+            for child in children
+            for span in child.spans
+            for cell in span.raw_cells or ()
+        }
         for start, end in split_sentences(parent.text):
             text = parent.text[start:end]
-            if spans := _find_spans(text):
+            if spans := _find_spans(text, raw_values.get(parent.char_start + start)):
                 found_sentences.append(
                     _Sentence(text, parent.char_start + start, parent, children, spans)
                 )
@@ -177,9 +183,14 @@ def split_sentences(text: str) -> Iterator[tuple[int, int]]:
     yield start, len(text)
 
 
-def _find_spans(text: str) -> tuple[EntitySpan, ...]:
-    """Return values and names in order; names that overlap a value are dropped."""
+def _find_spans(text: str, raw_value: str | None) -> tuple[EntitySpan, ...]:
+    """Return values and names in order; names that overlap a value are dropped.
+
+    The stored value of a cell with a single value is the one that counts.
+    """
     value_spans = list(find_values(text))
+    if raw_value is not None and len(value_spans) == 1:
+        value_spans = [apply_raw_value(value_spans[0], raw_value)]
     ends = [value.end for value in value_spans]
     name_spans = [
         span

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engines.extract.word_lists import MONTHS
 
@@ -65,6 +65,8 @@ _PATTERNS = re.compile(
         |(?<=(?i:number)\s)|(?<=(?i:numero)\s)|(?<=(?i:número)\s))[\w./-]*\d[\w/-]*)""",
     re.VERBOSE | re.IGNORECASE,
 )
+_ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _TYPE_BY_GROUP = {
     "email": "IDENTIFIER",
     "code": "IDENTIFIER",
@@ -102,6 +104,19 @@ def find_values(text: str) -> Iterator[EntitySpan]:
             _TYPE_BY_GROUP.get(kind, "DATE"),
             _normalize_value(kind, raw),
         )
+
+
+def apply_raw_value(span: EntitySpan, raw_value: str) -> EntitySpan:
+    """Return the span with the key of its cell's stored value, if that is of its type.
+
+    "$1.3" may store 1300000, and "03/04/2025" the 4th of March.
+    """
+    if span.type == "DATE" and (day := _ISO_DAY.match(raw_value)):
+        return replace(span, key=day[0])
+    if span.type == "MONEY" and _DECIMAL.fullmatch(raw_value):
+        currency = span.key.rpartition(" ")[0]
+        return replace(span, key=f"{currency} {float(raw_value):.2f}".strip())
+    return span
 
 
 def _normalize_value(kind: str, raw: str) -> str:

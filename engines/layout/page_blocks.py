@@ -79,7 +79,7 @@ def _build_stretch(
 
 
 def _build_table(page: LayoutPage, cells: list[list[str]], runs: Sequence[TextRun]) -> ParsedBlock:
-    text, end = format_table(cells, _count_header_rows(cells))
+    text, end, _ = format_table(cells, _count_header_rows(cells))
     return _set_location(page, ParsedBlock("table", text, header_end=end), runs)
 
 

@@ -11,7 +11,7 @@ from engines.layout.text_blocks import UNDECIDED_HYPHEN, join_lines
 from engines.parse.line_hyphens import count_words, resolve_hyphens
 from engines.parse.page_tables import complete_tables
 from engines.parsed_blocks import ParsedBlock, ParsedPart
-from schemas.values import Block, Span, Transcript
+from schemas.values import Block, RawCell, Span, Transcript
 
 _BLOCK_SEPARATOR = "\n\n"
 
@@ -123,6 +123,11 @@ def _to_block(parsed_block: ParsedBlock, start: int, length: int) -> Block:
         cells=parsed_block.cells,
         start_s=parsed_block.start_s,
         end_s=parsed_block.end_s,
+        raw_cells=[
+            RawCell(char_start=start + first, char_end=start + last, raw_value=value)
+            for first, last, value in parsed_block.raw_cells or ()
+        ]
+        or None,
     )
     header_end = None if parsed_block.header_end is None else start + parsed_block.header_end
     return Block(

@@ -46,6 +46,8 @@ def _rewrite_part(package: Package, part: str, styles: dict[str, Marks]) -> None
     covered = {
         id(paragraph)
         for container in iter_named(root, "tbl", "txbxContent")
+        if strip_namespace(container.tag) != "tbl"
+        or next(iter_named(container, "tblStyle", "shd"), None) is not None
         for paragraph in iter_named(container, "p")
     }
     for paragraph in list(iter_named(root, "p")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -16,6 +17,7 @@ from schemas.values import Notice
 
 _CONTAINER = "META-INF/container.xml"
 _MAX_METADATA_BYTES = 4 * 2**20
+_MAX_STYLE_BYTES = 2**17
 _PAGE_TYPES = frozenset({"application/xhtml+xml", "text/html", "application/x-dtbook+xml"})
 
 
@@ -34,9 +36,10 @@ def read(path: Path) -> ParsedPart:
             language=(language or "").split("-")[0].lower() or None,
             document_date=parse_document_date(date),
         )
+        style_sheets = _read_style_sheets(bundle, elements, package_path)
         for member in _list_chapters(elements, package_path):
             try:
-                chapter = html.read(bundle.read(member))
+                chapter = html.read(bundle.read(member), style_sheets=style_sheets)
             except KeyError:
                 detail = f"The chapter {member!r} is missing in the file."
                 part.notices.append(Notice(code="MISSING_PART", detail=detail))
@@ -78,6 +81,22 @@ def _list_chapters(elements: list[HtmlElement], package_path: str) -> list[str]:
             or "nav" in item.get("properties", "").split()
         ):
             continue
-        href = unquote(item.get("href", "").partition("#")[0])
-        chapters.append(posixpath.normpath(posixpath.join(folder, href)))
+        chapters.append(_find_member(item, folder))
     return list(dict.fromkeys(chapters))
+
+
+def _find_member(item: dict[str, str], folder: str) -> str:
+    href = unquote(item.get("href", "").partition("#")[0])
+    return posixpath.normpath(posixpath.join(folder, href))
+
+
+def _read_style_sheets(
+    bundle: zipfile.ZipFile, elements: list[HtmlElement], package_path: str
+) -> str:
+    """Return the rules of the book's style sheets, as if every chapter used all of them."""
+    folder, sources = posixpath.dirname(package_path), []
+    for element in elements:
+        if element.attributes.get("media-type") == "text/css":
+            with suppress(KeyError), bundle.open(_find_member(element.attributes, folder)) as css:
+                sources.append(css.read(_MAX_STYLE_BYTES).decode("utf-8", "replace"))
+    return "\n".join(sources)[:_MAX_STYLE_BYTES]

@@ -298,12 +298,15 @@ def quote_block(block: ParsedBlock) -> ParsedBlock:
     return ParsedBlock("paragraph", body, element=block.element)
 
 
-def read(data: bytes, *, marks_quotes: bool = False) -> ParsedPart:
-    """Read a page; `marks_quotes` keeps blockquotes apart, in which mail has older mail."""
+def read(data: bytes, *, marks_quotes: bool = False, style_sheets: str = "") -> ParsedPart:
+    """Read a page; `marks_quotes` keeps blockquotes apart, in which mail has older mail.
+
+    `style_sheets` holds the rules of linked files, as far as they are known.
+    """
     declared = _CHARSET.search(data[:4096])
     decoded = text.decode_text(data, declared[1].decode() if declared else None)
     root = parse_html(decoded.text)
-    hidden_notices = prepare_tree(root)
+    hidden_notices = prepare_tree(root, style_sheets)
     # Reversed, so that the first element with a tag wins.
     first_by_tag = {element.tag: element for element in reversed(list(root.iter_descendants()))}
     declared_language = (
@@ -475,7 +478,7 @@ class _HtmlWalker:
                     self.walk_children(cell, anchor_id)
                     self.flush_line()
         elif rows:
-            body, end = format_table(rows, header_row_count)
+            body, end, _ = format_table(rows, header_row_count)
             self._add(ParsedBlock("table", body, header_end=end, element=anchor_id))
 
     def _add(self, block: ParsedBlock) -> None:

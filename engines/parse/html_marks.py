@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from engines.parse.html_formulas import format_formula
 from engines.parse.html_styles import (
-    Color,
     StyleSheet,
     find_colors,
     is_invisible,
@@ -24,6 +23,7 @@ from engines.parse.scripts import (
     format_subscript,
     format_superscript,
 )
+from engines.parse.visibility import Color
 from schemas.values import Notice
 
 STRUCTURE_TAGS = frozenset(
@@ -47,6 +47,7 @@ _LAST_WORD = re.compile(r"[^\W\d_]+$")
 _DECIMAL = re.compile(r"\d[.,]\d+$")
 _PRICE = re.compile(r"[€$£¥]\s?\d{1,3}(?:[., ]?\d{3})*$")
 _ELEMENT_SYMBOL = re.compile(r"[A-Z][a-z]?\b")
+_SCRIPT_TAGS = {"super": "sup", "sub": "sub"}
 _MAX_SHOWN = 60
 
 
@@ -79,13 +80,17 @@ class _Marker:
             child_colors = find_colors(style, color, background)
             # Colors hide the element's own text, so that they are compared where one is set.
             changes_color = child_colors != (color, background)
-            if "hidden" in child.attributes or is_invisible(
+            is_hidden = "hidden" in child.attributes or is_invisible(
                 style, *(child_colors if changes_color else (None, None))
-            ):
+            )
+            # Readers of books show a hidden note where its mark is tapped.
+            if is_hidden and "note" not in child.attributes.get("epub:type", ""):
                 self._note_hidden(child)
                 continue
             if child.tag in STRUCTURE_TAGS or child.tag == "br":
                 self.preceding = ""
+            if child.tag in ("span", "font", "small"):
+                child.tag = _SCRIPT_TAGS.get(style.get("vertical-align", ""), child.tag)
             child_struck = not self.is_inside_mark and is_struck(child, style)
             if (words := self._format_mark(child, element)) is not None:
                 child = HtmlElement(
@@ -293,9 +298,12 @@ def format_raised(words: str, preceding: str, following: str, note_labels: froze
     return marker.format_raised(HtmlElement("sup", {}, [words]), HtmlElement("p", {}))
 
 
-def prepare_tree(root: HtmlElement) -> list[Notice]:
-    """Turn marks into text and remove what no reader sees, in place; return warnings."""
-    sheet = read_style_sheet(root)
+def prepare_tree(root: HtmlElement, style_sheets: str = "") -> list[Notice]:
+    """Turn marks into text and remove what no reader sees, in place; return warnings.
+
+    `style_sheets` holds the rules of linked files.
+    """
+    sheet = read_style_sheet(root, style_sheets)
     marker = _Marker(sheet, _find_note_labels(root))
     marker.visit(root, None, sheet.background, False)
     if not marker.hidden:

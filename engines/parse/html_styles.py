@@ -7,10 +7,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from engines.parse.html_tree import HtmlElement
+from engines.parse.visibility import WHITE, Color, is_unseen
 
 Declarations = dict[str, str]
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.S)
 _SIMPLE_SELECTOR = re.compile(r"([a-z][a-z0-9]*|\*)?(?:([.#])([\w-]+))?", re.I)
+_SIZES = ("height", "max-height", "width", "max-width")
 _ZERO = re.compile(r"[+-]?0*\.?0*(?:[a-z]+|%)?")
 _FAR_OFF = re.compile(r"-\d{3,}(?:\.\d+)?(?:px|em|rem|%|vw)")
 _CHANNELS = re.compile(r"rgba?\(([\d.]+)[\s,]+([\d.]+)[\s,]+([\d.]+)(?:[\s,/]+([\d.]+)(%?))?\)")
@@ -19,10 +21,6 @@ _NAMED_COLORS = {
     "snow": (255, 250, 250), "ivory": (255, 255, 240), "whitesmoke": (245, 245, 245),
     "ghostwhite": (248, 248, 255), "floralwhite": (255, 250, 240),
 }  # fmt: skip
-_WHITE = (255, 255, 255)
-_MIN_COLOR_DISTANCE = 24
-"""Sum of the differences of the channels, below which text cannot be read."""
-Color = tuple[int, int, int]
 
 
 @dataclass
@@ -30,7 +28,7 @@ class StyleSheet:
     """Rules of the page's `style` elements that name a tag, a class or an id alone."""
 
     rules: dict[str, Declarations] = field(default_factory=lambda: defaultdict(dict))
-    background: Color | None = _WHITE
+    background: Color | None = WHITE
     """Background of the page; None if a linked style sheet, which is not read, may set it."""
 
     def find_declarations(self, element: HtmlElement) -> Declarations:
@@ -46,20 +44,26 @@ class StyleSheet:
         return found | inline
 
 
-def read_style_sheet(root: HtmlElement) -> StyleSheet:
+def read_style_sheet(root: HtmlElement, linked: str = "") -> StyleSheet:
+    """Read the rules of the page, and those of `linked` style sheets."""
     sheet = StyleSheet()
-    for element in root.iter_descendants():
-        if element.tag == "style":
-            for selectors, body in _iter_rules(element.get_text()):
-                declarations = _parse_declarations(body)
-                for selector in selectors.split(","):
-                    if _SIMPLE_SELECTOR.fullmatch(name := selector.strip()):
-                        sheet.rules[name].update(declarations)
-                    elif any(key.startswith("background") for key in declarations):
-                        sheet.background = None
-        elif element.tag == "link" and "stylesheet" in element.attributes.get("rel", "").lower():
-            sheet.background = None
+    elements = list(root.iter_descendants())
+    sources = [element.get_text() for element in elements if element.tag == "style"]
+    for source in [linked, *sources]:
+        for selectors, body in _iter_rules(source):
+            declarations = _parse_declarations(body)
+            for selector in selectors.split(","):
+                if _SIMPLE_SELECTOR.fullmatch(name := selector.strip()):
+                    sheet.rules[name].update(declarations)
+                elif any(key.startswith("background") for key in declarations):
+                    sheet.background = None
+    if not linked and any(map(_links_style_sheet, elements)):
+        sheet.background = None
     return sheet
+
+
+def _links_style_sheet(element: HtmlElement) -> bool:
+    return element.tag == "link" and "stylesheet" in element.attributes.get("rel", "").lower()
 
 
 def is_invisible(style: Declarations, color: Color | None, background: Color | None) -> bool:
@@ -68,13 +72,12 @@ def is_invisible(style: Declarations, color: Color | None, background: Color | N
         style.get("display") == "none"
         or style.get("visibility") in ("hidden", "collapse")
         or any(_ZERO.fullmatch(style.get(name, "1")) for name in ("font-size", "opacity"))
-        or any(_FAR_OFF.match(style.get(name, "")) for name in ("left", "top", "text-indent"))
         or (
-            color is not None
-            and background is not None
-            and sum(abs(a - b) for a, b in zip(color, background, strict=True))
-            < _MIN_COLOR_DISTANCE
+            style.get("overflow") == "hidden"
+            and any(_ZERO.fullmatch(style.get(name, "1")) for name in _SIZES)
         )
+        or any(_FAR_OFF.match(style.get(name, "")) for name in ("left", "top", "text-indent"))
+        or is_unseen(color, background)
     )
 
 

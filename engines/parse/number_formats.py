@@ -13,6 +13,8 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 
+from engines.parsed_blocks import FormattedCell
+
 BUILT_IN_FORMATS = {
     1: "0",
     2: "0.00",
@@ -64,6 +66,7 @@ _TOKEN = re.compile(
 )
 _MAX_CODE_LENGTH = 1000
 _MAX_DECIMALS = 30
+_DAY_S = 86_400
 _MAX_SERIAL = 2_958_466
 """The day after 31 December 9999, the last day that spreadsheets show."""
 _EPOCH, _EPOCH_1904 = datetime.datetime(1899, 12, 30), datetime.datetime(1904, 1, 1)
@@ -118,6 +121,43 @@ class _Section:
         )
 
 
+def format_cell_number(value: float, code: str, *, is_1904: bool = False) -> str:
+    """Format a number as it is shown, with its stored value where the text says it otherwise."""
+    if not code:
+        return format_general(value)
+    text = format_number(value, code, is_1904=is_1904)
+    return keep_raw_value(text, _format_raw_value(value, code, is_1904))
+
+
+def keep_raw_value(text: str, raw_value: str) -> str:
+    """Return the text with its stored value, unless it is that number in plain digits."""
+    if not raw_value or text.strip() == raw_value:
+        return text
+    try:
+        is_same = Decimal(text.replace(",", "")) == Decimal(raw_value)
+    except InvalidOperation:
+        is_same = False
+    return text if is_same else FormattedCell(text, raw_value)
+
+
+def _format_raw_value(value: float, code: str, is_1904: bool) -> str:
+    """Return a number in decimal digits, and a date or time in ISO 8601; '' for a duration."""
+    number = Decimal(repr(value))
+    if not number.is_finite():
+        return ""
+    section, _ = _choose_section(_parse_code(code[:_MAX_CODE_LENGTH]), number)
+    if section is None or not section.has("date", "elapsed", "noon"):
+        # The digits that a cell holds exactly.
+        return f"{value:.15g}"
+    if section.has("elapsed") or not 0 <= number < _MAX_SERIAL:
+        return ""
+    seconds = int((number * _DAY_S).to_integral_value(ROUND_HALF_UP))
+    moment = _to_moment(seconds, is_1904)
+    if seconds < _DAY_S:
+        return moment.time().isoformat()
+    return moment.date().isoformat() if seconds % _DAY_S == 0 else moment.isoformat()
+
+
 def format_number(value: float, code: str, *, is_1904: bool = False) -> str:
     """Format a number as a spreadsheet program shows it under a format code."""
     sections = _parse_code(code[:_MAX_CODE_LENGTH])
@@ -144,7 +184,8 @@ def format_text(text: str, code: str) -> str:
     """Format text as a spreadsheet program shows it, which matters for codes such as `"KX-"@`."""
     sections = _parse_code(code[:_MAX_CODE_LENGTH])
     section = sections[3] if len(sections) > 3 else sections[-1]
-    return _replace(section.tokens, text) if section.has("at") else text
+    is_for_text = len(sections) > 3 or section.has("at")
+    return _replace(section.tokens, text) if is_for_text else text
 
 
 def format_general(value: float) -> str:
@@ -342,12 +383,9 @@ def _format_date(number: Decimal, section: _Section, is_1904: bool) -> str | Non
     decimals = max((len(text) - 1 for kind, text in tokens if kind == "second_fraction"), default=0)
     unit = 10 ** min(decimals, 6)
     # Serials are shares of a day in binary: 8:15 is stored a little below or above.
-    ticks = int((abs(number) * 86_400 * unit).to_integral_value(ROUND_HALF_UP))
+    ticks = int((abs(number) * _DAY_S * unit).to_integral_value(ROUND_HALF_UP))
     total_seconds, second_ticks = divmod(ticks, unit)
-    moment = (_EPOCH_1904 if is_1904 else _EPOCH) + datetime.timedelta(seconds=total_seconds)
-    if not is_1904 and 0 < total_seconds // 86_400 < 60 and not has_elapsed:
-        # Spreadsheets count a 29 February 1900, so that earlier days are numbered one less.
-        moment += datetime.timedelta(days=1)
+    moment = _to_moment(total_seconds, is_1904)
     elapsed = {"h": total_seconds // 3600, "m": total_seconds // 60, "s": total_seconds}
     has_noon = section.has("noon")
     texts = []
@@ -368,6 +406,14 @@ def _format_date(number: Decimal, section: _Section, is_1904: bool) -> str | Non
             case _:
                 texts.append(text)
     return ("-" if number < 0 else "") + "".join(texts)
+
+
+def _to_moment(seconds: int, is_1904: bool) -> datetime.datetime:
+    moment = (_EPOCH_1904 if is_1904 else _EPOCH) + datetime.timedelta(seconds=seconds)
+    if not is_1904 and 0 < seconds // _DAY_S < 60:
+        # Spreadsheets count a 29 February 1900, so that earlier days are numbered one less.
+        moment += datetime.timedelta(days=1)
+    return moment
 
 
 def _is_minute(tokens: Tokens, place: int) -> bool:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engines.parse.header_rows import merge_header_rows
 from engines.parse.hidden_text import (
     is_hidden_text_kept,
     make_embedded_notice,
@@ -27,6 +28,7 @@ from engines.parse.opendocument import (
     read_paragraph,
 )
 from engines.parse.refusals import make_corrupt_error
+from engines.parse.sheets import Sheet, build_grid
 from engines.parse.visibility import WHITE, Color, is_off_page
 from engines.parse.xml_parts import (
     Element,
@@ -37,7 +39,7 @@ from engines.parse.xml_parts import (
     refuse_damaged_parts,
     strip_namespace,
 )
-from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
+from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table
 from schemas.values import Box, Notice
 
 _LENGTH = re.compile(r"(-?\d+(?:\.\d+)?)(cm|mm|in|pt|pc|px)?")
@@ -84,16 +86,15 @@ class _SlideReader:
             if not is_hidden_text_kept():
                 return
         box = self._to_box(bounds)
-        own_ground = self.fills.get(get_attribute(shape, "style-name"), ground)
+        style = get_attribute(shape, "style-name")
+        own_ground = self.fills.get(style, ground)
         table = find_named(shape, "table")
         if table is not None:
             yield from self._read_table(table, number, box)
             return
         body = find_named(shape, "text-box")
         paragraphs = list(iter_named(body if body is not None else shape, "p", "h"))
-        hidden = HiddenText(own_ground)
-        texts = [read_paragraph(paragraph, self.marks, hidden) for paragraph in paragraphs]
-        self.hidden += [f'"{words[:60]}" on slide {number}' for words in hidden.texts]
+        texts = self._read_paragraphs(paragraphs, style, own_ground, number)
         listed = {
             id(paragraph)
             for item in iter_named(shape, "list-item")
@@ -113,19 +114,41 @@ class _SlideReader:
                 yield ParsedBlock("paragraph", line, page=number, box=box)
 
     def _read_table(self, table: Element, number: int, box: Box | None) -> Iterator[ParsedBlock]:
-        rows = [
-            [
-                format_body(cell, self.marks)
-                for cell in row
+        grid = Sheet("")
+        for row, line in enumerate(iter_named(table, "table-row")):
+            cells = [
+                cell
+                for cell in line
                 if strip_namespace(cell.tag) in ("table-cell", "covered-table-cell")
             ]
-            for row in iter_named(table, "table-row")
-        ]
-        width = max(map(len, rows), default=0)
-        rows = [row + [""] * (width - len(row)) for row in rows]
-        if any(map(any, rows)):
-            text, end = format_table(rows, int(has_header(rows, by_convention=True)))
+            for column, cell in enumerate(cells):
+                height, width = (
+                    int(get_attribute(cell, f"number-{name}-spanned", "1"))
+                    for name in ("rows", "columns")
+                )
+                if height > 1 or width > 1:
+                    grid.merged.append((row, column, row + height - 1, column + width - 1))
+                grid.add(row, column, self._read_cell(cell, number))
+        if grid.cells:
+            text, end, _ = format_table(*merge_header_rows(build_grid(grid).rows))
             yield ParsedBlock("table", text, header_end=end, page=number, box=box)
+
+    def _read_cell(self, cell: Element, number: int) -> str:
+        style = get_attribute(cell, "style-name")
+        # Cells without a color of their own have that of the table's template, which is not read.
+        ground = self.fills.get(style)
+        return " ".join(
+            filter(None, self._read_paragraphs(iter_named(cell, "p"), style, ground, number))
+        )
+
+    def _read_paragraphs(
+        self, paragraphs: Iterable[Element], style: str, ground: Color | None, number: int
+    ) -> list[str]:
+        """Return the texts of a shape or cell with this style, without those not seen on it."""
+        hidden, inherited = HiddenText(ground), self.marks.get(style, {})
+        texts = [read_paragraph(item, self.marks, hidden, inherited) for item in paragraphs]
+        self.hidden += [f'"{words[:60]}" on slide {number}' for words in hidden.texts]
+        return texts
 
     def _find_bounds(self, shape: Element) -> tuple[float, float, float, float] | None:
         """Return the shape's place in centimeters, None if it is turned or has none."""

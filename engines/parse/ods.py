@@ -5,6 +5,7 @@ Source: OpenDocument 1.3, part 3, 9 (tables).
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from engines.parse.hidden_text import (
     make_embedded_notice,
     make_hidden_notice,
 )
+from engines.parse.number_formats import keep_raw_value
 from engines.parse.opendocument import (
     CONTENT,
     HiddenText,
@@ -37,6 +39,12 @@ from schemas.values import Notice
 
 _MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
 _GROUPS = ("table-row-group", "table-header-rows", "table-rows")
+_VALUES = {"float": "value", "percentage": "value", "currency": "value", "date": "date-value"}
+"""Attribute with the stored value of a cell, by its type."""
+_RAW_VALUE = re.compile(
+    r"-?\d{1,40}(?:\.\d{1,40})?(?:[Ee][+-]?\d{1,3})?"
+    r"|\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d(?:\.\d{1,9})?)?"
+)
 _COLUMN_GROUPS = ("table-column-group", "table-header-columns", "table-columns")
 
 
@@ -81,7 +89,7 @@ def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:
         cells, unseen = _read_row(element, row, sheet, marks)
         is_hidden = get_attribute(element, "visibility", "visible") != "visible"
         # Empty rows are repeated to the end of the sheet.
-        for i in range(row, row + count if cells else row):
+        for i in range(row, row + count if cells or unseen else row):
             if is_hidden:
                 sheet.hidden_rows.add(i)
             for column, text in cells:
@@ -110,17 +118,23 @@ def _read_row(
             continue
         count = min(_get_count(cell, "number-columns-repeated"), _MAX_COLUMNS - column)
         style = marks.get(get_attribute(cell, "style-name"), {})
+        value_type = get_attribute(cell, "value-type")
         hidden = HiddenText(style.get("ground", WHITE))
         paragraphs = [child for child in cell if strip_namespace(child.tag) == "p"]
         text = " ".join(
-            format_paragraph(paragraph, marks, None, hidden) for paragraph in paragraphs
+            format_paragraph(paragraph, marks, None, hidden, style) for paragraph in paragraphs
         )
         columns = range(column, column + count)
         if text.strip() and kind == "table-cell":
-            found += [(i, format_struck(text) if style.get("struck") else text) for i in columns]
-        if hidden.texts or (text.strip() and hidden.covers(style)):
+            shown = (
+                format_struck(text)
+                if style.get("struck")
+                else keep_raw_value(text, _read_raw_value(cell, value_type))
+            )
+            found += [(i, shown) for i in columns]
+        if hidden.texts:
             unseen.update(columns)
-        elif get_attribute(cell, "formula") and not get_attribute(cell, "value-type"):
+        elif get_attribute(cell, "formula") and not value_type:
             sheet.unsaved_formulas.append((row, column))
         height, width = (
             _get_count(cell, "number-rows-spanned"),
@@ -133,6 +147,14 @@ def _read_row(
                 sheet.remarks.append(f"{format_address(row, column)}: {words}")
         column += count
     return found, unseen
+
+
+def _read_raw_value(cell: Element, value_type: str) -> str:
+    """Return the stored number or date; '' for other types, such as a time, which is shown as it is
+    stored.
+    """
+    value = get_attribute(cell, _VALUES.get(value_type, ""))
+    return value if _RAW_VALUE.fullmatch(value) else ""
 
 
 def _iter_elements(table: Element, name: str, groups: tuple[str, ...]) -> Iterator[Element]:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from engines.parse.ooxml import Package
 from engines.parse.opendocument import (
     CONTENT,
+    PLAIN,
     HiddenText,
+    Style,
     find_page_ground,
     format_paragraph,
     list_embedded,
@@ -32,12 +34,12 @@ def rewrite_odt(package: Package) -> None:
     }
     body = next((child for child in root if strip_namespace(child.tag) == "body"), root)
     namespace = ""
-    for paragraph, ground in list(_iter_paragraphs(body, page_ground, fills)):
+    for paragraph, ground, inherited in list(_iter_paragraphs(body, page_ground, fills)):
         if id(paragraph) in inside_notes:
             continue
         namespace = paragraph.tag[: paragraph.tag.rfind("}") + 1]
         hidden = HiddenText(ground)
-        text = format_paragraph(paragraph, marks, notes, hidden)
+        text = format_paragraph(paragraph, marks, notes, hidden, inherited)
         package.hidden += [f'text "{words[:_MAX_SAMPLE]}"' for words in hidden.texts]
         paragraph[:] = [child for child in paragraph.iter() if _is_kept(child)]
         for child in paragraph:
@@ -53,14 +55,18 @@ def rewrite_odt(package: Package) -> None:
 
 
 def _iter_paragraphs(
-    element: Element, ground: Color | None, fills: dict[str, Color | None]
-) -> Iterator[tuple[Element, Color | None]]:
-    """Yield the paragraphs with the color of what they stand on."""
+    element: Element, ground: Color | None, fills: dict[str, Color | None], inherited: Style = PLAIN
+) -> Iterator[tuple[Element, Color | None, Style]]:
+    """Yield the paragraphs with the color of what they stand on, and what a hidden section sets."""
     for child in element:
+        name = strip_namespace(child.tag)
         own_ground = fills.get(get_attribute(child, "style-name"), ground)
-        if strip_namespace(child.tag) in ("p", "h"):
-            yield child, ground
-        yield from _iter_paragraphs(child, own_ground, fills)
+        is_hidden = name == "section" and get_attribute(child, "display") == "none"
+        if name in ("p", "h"):
+            yield child, ground, inherited
+        yield from _iter_paragraphs(
+            child, own_ground, fills, {"hidden": True} if is_hidden else inherited
+        )
 
 
 def _is_kept(element: Element) -> bool:

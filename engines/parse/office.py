@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,19 +15,25 @@ from typing import Any
 from docling_rs import ConversionError, DocumentConverter, DocumentStream, InputFormat
 
 from engines.parse.docx import rewrite_docx
+from engines.parse.header_rows import merge_header_rows
 from engines.parse.html import format_code
 from engines.parse.odt import rewrite_odt
 from engines.parse.ooxml import Package, rewrite
 from engines.parse.pptx import rewrite_pptx
 from engines.parse.refusals import make_corrupt_error, spend
+from engines.parse.scripts import format_note_mark, format_subscript, format_superscript
 from engines.parse.xml_parts import refuse_damaged_parts
-from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
+from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table
 from schemas.values import Box, Notice
 
 CAPTION = re.compile(
     r"(?:fig(?:ure|ura|\.)|table|tabela|quadro|gr[aá]fico|chart|exhibit)\s*\d+(?:[.:)–—-]|\s*$|\s)",
     re.I,
 )
+_SCRIPT = re.compile(
+    r"<(?P<tag>su[pb])\b[^<>]*+>(?P<inner>[^<>]*+(?:<xref\b[^<>]*+>[^<>]*+</xref>)?+[^<>]*+)</(?P=tag)>"
+)
+_TAG = re.compile(r"<[^<>]*+>")
 _LIST_GROUPS = frozenset({"list", "ordered_list"})
 
 
@@ -61,7 +69,21 @@ def _read(
 read_docx = partial(_read, InputFormat.DOCX, ".docx", rewriter=rewrite_docx)
 read_pptx = partial(_read, InputFormat.PPTX, ".pptx", rewriter=rewrite_pptx)
 read_odt = partial(_read, InputFormat.ODT, ".odt", rewriter=rewrite_odt)
-read_jats = partial(_read, InputFormat.XML_JATS, ".nxml")
+
+
+def read_jats(data: bytes) -> ParsedPart:
+    with suppress(UnicodeDecodeError):
+        data = _SCRIPT.sub(_format_script, data.decode()).encode()
+    return _read(InputFormat.XML_JATS, ".nxml", data)
+
+
+def _format_script(match: re.Match[str]) -> str:
+    """Write raised or lowered text as plain text, which docling would join to what precedes it."""
+    words = html.unescape(_TAG.sub("", match["inner"]))
+    if "<xref" in match["inner"]:
+        return html.escape(format_note_mark(words))
+    is_raised = match["tag"] == "sup"
+    return html.escape((format_superscript if is_raised else format_subscript)(words))
 
 
 @dataclass
@@ -129,8 +151,8 @@ class _DoclingWalker:
             header_row_count += 1
         if any(any(cell.strip() for cell in row) for row in rows):
             if header_row_count <= 1:
-                header_row_count = int(has_header(rows, by_convention=True))
-            text, end = format_table(rows, min(header_row_count, len(rows)))
+                rows, header_row_count = merge_header_rows(rows)
+            text, end, _ = format_table(rows, min(header_row_count, len(rows)))
             self._add(ParsedBlock("table", text, header_end=end), node)
 
     def _iter_items(self, group: Any, depth: int) -> Iterator[str]:

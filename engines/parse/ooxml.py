@@ -20,7 +20,7 @@ from engines.parse.hidden_text import (
     make_embedded_notice,
     make_hidden_notice,
 )
-from engines.parse.scripts import format_struck, format_subscript, format_superscript
+from engines.parse.scripts import apply_marks
 from engines.parse.xml_parts import (
     Element,
     get_relation,
@@ -142,14 +142,6 @@ def make_run(namespace: str, text: str) -> Element:
     if "wordprocessingml" in namespace:
         content.set("{http://www.w3.org/XML/1998/namespace}space", "preserve")
     return run
-
-
-def apply_marks(text: str, marks: frozenset[str]) -> str:
-    if "superscript" in marks:
-        text = format_superscript(text)
-    elif "subscript" in marks:
-        text = format_subscript(text)
-    return format_struck(text) if "struck" in marks else text
 
 
 def _iter_atoms(

@@ -29,10 +29,12 @@ _MANIFEST = "META-INF/manifest.xml"
 _OLE_OBJECT = "application/vnd.sun.star.oleobject"
 _TRANSPARENT = "transparent"
 _POINTS = re.compile(r"(\d+(?:\.\d+)?)pt")
-_OF_PARAGRAPH = ("struck", "hidden", "color", "ground", "points")
+_INHERITED = ("hidden", "color", "ground", "points")
+_OF_PARAGRAPH = ("struck", *_INHERITED)
 
 Style = Mapping[str, Any]
 """`struck`, `raised`, `lowered` and `hidden` as bool, `color` and `ground`, and `points`."""
+PLAIN: Style = {}
 Marks = dict[str, Style]
 """Properties of each style, inherited ones included."""
 
@@ -150,19 +152,26 @@ def format_paragraph(
     marks: Marks,
     notes: list[str] | None = None,
     hidden: HiddenText | None = None,
+    inherited: Style = PLAIN,
 ) -> str:
     """Join the runs of a paragraph exactly as written; notes are added to `notes`.
 
-    Text that a reader cannot see is left out, and added to `hidden`.
+    Text that a reader cannot see is left out, and added to `hidden`. `inherited` is the style of
+    the shape or cell around the paragraph.
     """
     style = marks.get(get_attribute(paragraph, "style-name"), {})
-    own = {name: style[name] for name in _OF_PARAGRAPH if name in style}
+    own = {name: inherited[name] for name in _INHERITED if name in inherited}
+    own |= {name: style[name] for name in _OF_PARAGRAPH if name in style}
+    if any(map(_is_hiding, iter_named(paragraph, "hidden-paragraph"))):
+        own["hidden"] = True
     return "".join(_iter_runs(paragraph, own, marks, notes, hidden or HiddenText()))
 
 
-def read_paragraph(paragraph: Element, marks: Marks, hidden: HiddenText) -> str:
+def read_paragraph(
+    paragraph: Element, marks: Marks, hidden: HiddenText, inherited: Style = PLAIN
+) -> str:
     """Return the paragraph's text with single spaces."""
-    return " ".join(format_paragraph(paragraph, marks, None, hidden).split())
+    return " ".join(format_paragraph(paragraph, marks, None, hidden, inherited).split())
 
 
 def _iter_runs(
@@ -180,12 +189,19 @@ def _iter_runs(
                 words = "" if body is None else format_body(body, marks)
                 notes.append(words)
                 yield f"[^{len(notes)}]"
+            case "hidden-text":
+                field_style = {**active, "hidden": _is_hiding(child)}
+                yield from _iter_runs(child, field_style, marks, notes, hidden)
             case "annotation" | "annotation-end" | "note" | "frame" | "ruby-text":
                 pass
             case _:
                 own = marks.get(get_attribute(child, "style-name"), {})
                 yield from _iter_runs(child, {**active, **own}, marks, notes, hidden)
         yield _mark(child.tail or "", active, hidden)
+
+
+def _is_hiding(field: Element) -> bool:
+    return get_attribute(field, "is-hidden") == "true"
 
 
 def format_body(body: Element, marks: Marks) -> str:

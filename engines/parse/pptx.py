@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from engines.parse.hidden_text import is_hidden_text_kept
 from engines.parse.ooxml import Package, join_runs, make_run, read_drawing
-from engines.parse.pptx_visibility import SlideView, read_slide_view
+from engines.parse.pptx_visibility import PRESENTATION, ParagraphView, SlideView, read_slide_view
 from engines.parse.xml_parts import (
     Element,
     find_named,
@@ -18,18 +18,17 @@ from engines.parse.xml_parts import (
     strip_namespace,
 )
 
-_PRESENTATION = "ppt/presentation.xml"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 
 
 def rewrite_pptx(package: Package) -> None:
-    relations = package.relate(_PRESENTATION)
+    relations = package.relate(PRESENTATION)
     slides = [
         relations.get(get_relation(element), ("", ""))[1]
-        for element in iter_named(package.load(_PRESENTATION), "sldId")
+        for element in iter_named(package.load(PRESENTATION), "sldId")
     ]
-    size = find_named(package.load(_PRESENTATION), "sldSz")
+    size = find_named(package.load(PRESENTATION), "sldSz")
     width, height = (
         (int(size.get("cx", "0")), int(size.get("cy", "0"))) if size is not None else (0, 0)
     )
@@ -55,7 +54,7 @@ def _rewrite_slide(package: Package, part: str, number: int, size: tuple[int, in
             return
     view = read_slide_view(package, part, root, *size)
     _remove_hidden_shapes(package, tree, number, view)
-    grounds = view.find_grounds(tree)
+    views = view.view_paragraphs(tree)
     for container in list(tree.iter()):
         for index, shape in enumerate(list(container)):
             if strip_namespace(shape.tag) == "graphicFrame":
@@ -78,11 +77,11 @@ def _rewrite_slide(package: Package, part: str, number: int, size: tuple[int, in
             tree.append(_make_text_shape(None, list(filter(None, words))))
     for tree_root in parts:
         for paragraph in list(iter_named(tree_root, "p")):
-            ground = grounds.get(id(paragraph))
+            paragraph_view = views.get(id(paragraph), ParagraphView())
             join_runs(
                 paragraph,
-                lambda run, ground=ground: _get_run_marks(  # type: ignore[misc]
-                    run, is_hidden=view.hides(run, ground)
+                lambda run, paragraph_view=paragraph_view: _get_run_marks(  # type: ignore[misc]
+                    run, is_hidden=view.hides(run, paragraph_view)
                 ),
                 package,
             )

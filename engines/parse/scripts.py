@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 _SUPERSCRIPTS = str.maketrans("0123456789+-−–=()ni", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻⁼⁽⁾ⁿⁱ")
 _SUBSCRIPTS = str.maketrans("0123456789+-−–=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₋₌₍₎")
@@ -57,6 +59,23 @@ def format_struck(text: str) -> str:
     if not words:
         return text
     return _keep_spaces_around(text, f"~~{words.replace('~~', '')}~~")
+
+
+def apply_marks(text: str, marks: Collection[str]) -> str:
+    """Format text that is `superscript`, `subscript` or `struck`."""
+    if "superscript" in marks:
+        text = format_superscript(text)
+    elif "subscript" in marks:
+        text = format_subscript(text)
+    return format_struck(text) if "struck" in marks else text
+
+
+def apply_run_marks(text: str, runs: Sequence[tuple[int, Collection[str]]]) -> str:
+    """Format a text by its runs: the start of each, and its marks. Text before them has none."""
+    starts = [0, *(start for start, _ in runs), len(text)]
+    pieces = [text[start:end] for start, end in pairwise(starts)]
+    all_marks: list[Collection[str]] = [(), *(marks for _, marks in runs)]
+    return "".join(map(apply_marks, pieces, all_marks))
 
 
 def _keep_spaces_around(text: str, formatted: str) -> str:

@@ -35,7 +35,11 @@ class Sheet:
     remarks: list[str] = field(default_factory=list)
     """Comments and text boxes."""
 
-    def add(self, row: int, column: int, text: str) -> None:
+    def add(self, row: int, column: int, text: str, stored: str = "") -> None:
+        """Add a cell; a stored value that its format does not show is hidden, other than zero."""
+        if not text.strip() and stored.strip().strip("-0."):
+            self.hidden_cells.add((row, column))
+            text = stored
         if text.strip():
             spend(len(text))
             self.cells[row, column] = text
@@ -142,7 +146,9 @@ def iter_notices(sheet: Sheet) -> Iterator[Notice]:
     columns = sorted({column for _, column in sheet.cells} & sheet.hidden_columns)
     hidden = [f"row {row + 1}" for row in rows]
     hidden += [f"column {format_column(column)}" for column in columns]
-    hidden += [f"cell {format_address(*cell)} (white text)" for cell in sorted(sheet.hidden_cells)]
+    hidden += [
+        f"cell {format_address(*cell)} (invisible text)" for cell in sorted(sheet.hidden_cells)
+    ]
     if hidden:
         notice = make_hidden_notice(hidden)
         yield Notice(code=notice.code, detail=f"sheet {sheet.name}, {notice.detail}")

@@ -172,5 +172,7 @@ def _build_area_blocks(
     body = rows[caption_count:]
     if body:
         cells = grid.format_range(top + caption_count, left, len(body), len(rows[0]))
-        text, end = format_table(*merge_header_rows(body))
-        yield ParsedBlock("table", text, header_end=end, sheet=sheet, cells=cells)
+        text, end, raw_cells = format_table(*merge_header_rows(body))
+        yield ParsedBlock(
+            "table", text, header_end=end, sheet=sheet, cells=cells, raw_cells=raw_cells or None
+        )

@@ -16,15 +16,16 @@ from engines.parse.hidden_text import (
     make_embedded_notice,
     make_hidden_notice,
 )
-from engines.parse.number_formats import format_general, format_number, format_text
+from engines.parse.number_formats import format_cell_number, format_text
 from engines.parse.refusals import make_corrupt_error, make_encrypted_error
-from engines.parse.scripts import format_struck
+from engines.parse.scripts import apply_run_marks, format_struck
 from engines.parse.sheets import Sheet
 from engines.parse.visibility import WHITE, is_unseen
 from schemas.values import Notice
 
 _VISIBLE = 0
 _NO_FILL, _SOLID_FILL = 0, 1
+_RAISED, _LOWERED = 1, 2
 _TWIPS = 20
 _EMBEDDED_STORAGE = re.compile(r"MBD[0-9A-F]{8}")
 _LIBRARY_ERRORS = (
@@ -89,11 +90,20 @@ def _convert_sheet(book: xlrd.Book, source: xlrd.sheet.Sheet) -> Sheet:
             style = book.xf_list[cell.xf_index] if cell.xf_index is not None else None
             code = book.format_map[style.format_key].format_str if style else ""
             text = _format_value(cell, "" if code == "General" else code, book.datemode == 1)
+            if runs := source.rich_text_runlist_map.get((row, column)):
+                text = apply_run_marks(text, [(start, _list_marks(book, n)) for start, n in runs])
             if style is not None and text.strip() and _is_unseen(book, style):
                 sheet.hidden_cells.add((row, column))
             is_struck = style is not None and book.font_list[style.font_index].struck_out
-            sheet.add(row, column, format_struck(text) if is_struck else text)
+            stored = "" if cell.ctype == xlrd.XL_CELL_ERROR else str(cell.value)
+            sheet.add(row, column, format_struck(text) if is_struck else text, stored)
     return sheet
+
+
+def _list_marks(book: xlrd.Book, number: int) -> list[str]:
+    font = book.font_list[number]
+    script = {_RAISED: "superscript", _LOWERED: "subscript"}.get(font.escapement, "")
+    return [script, "struck" if font.struck_out else ""]
 
 
 def _is_unseen(book: xlrd.Book, style: xlrd.formatting.XF) -> bool:
@@ -117,14 +127,10 @@ def _list_embedded(data: bytes) -> list[str]:
 def _format_value(cell: xlrd.sheet.Cell, code: str, is_1904: bool) -> str:
     match cell.ctype:
         case xlrd.XL_CELL_NUMBER | xlrd.XL_CELL_DATE:
-            return (
-                format_number(cell.value, code, is_1904=is_1904)
-                if code
-                else format_general(cell.value)
-            )
+            return format_cell_number(cell.value, code, is_1904=is_1904)
         case xlrd.XL_CELL_BOOLEAN:
             return "TRUE" if cell.value else "FALSE"
         case xlrd.XL_CELL_ERROR:
             return str(error_text_from_code.get(cell.value, "#ERROR!"))
     text = str(cell.value)
-    return format_text(text, code) if "@" in code and code != "@" else text
+    return format_text(text, code) if code not in ("", "@") else text

@@ -8,25 +8,37 @@ from __future__ import annotations
 import struct
 import zipfile
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from engines.parse.hidden_text import is_hidden_text_kept, make_hidden_notice
 from engines.parse.number_formats import BUILT_IN_FORMATS
+from engines.parse.scripts import apply_run_marks
 from engines.parse.sheets import Sheet
-from engines.parse.xlsx import CellStyle, Workbook
-from engines.parse.xml_parts import read_relations
+from engines.parse.visibility import WHITE, Color, is_unseen
+from engines.parse.xlsx import INDEXED_COLORS, CellStyle, Workbook, read_theme
+from engines.parse.xml_parts import read_relations, read_xml
 from schemas.values import Notice
 
 WORKBOOK = "xl/workbook.bin"
 # Record numbers of MS-XLSB 2.3.2.
-_ROW, _STRING_ITEM, _FONT, _FORMAT, _STYLE = 0, 19, 43, 44, 47
+_ROW, _STRING_ITEM, _FONT, _FORMAT, _FILL, _STYLE = 0, 19, 43, 44, 45, 47
 _COLUMNS, _PROPERTIES, _SHEET, _MERGED = 60, 153, 156, 176
 _STYLES_START, _STYLES_END = 617, 618
+_OTHER_FILLS = (461, 660)
+"""Conditional formats and tables, which may color the ground of the text."""
+_NO_FILL, _SOLID_FILL, _TWIPS = 0, 1, 20
 _FORMULA_CELLS = {8: 6, 9: 5, 10: 4, 11: 3}
 """Cells with a formula hold its value like the cells without one."""
 _ERRORS = {0: "#NULL!", 7: "#DIV/0!", 15: "#VALUE!", 23: "#REF!", 29: "#NAME?", 36: "#NUM!",
            42: "#N/A"}  # fmt: skip
+_SCRIPTS = {1: "superscript", 2: "subscript"}
 _MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
+
+
+class _Font(NamedTuple):
+    marks: tuple[str, ...] = ()
+    color: Color | None = None
+    points: float = 0.0
 
 
 def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[Sheet]:
@@ -37,11 +49,14 @@ def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[She
     relations = read_relations(archive, WORKBOOK)
     parts = dict(relations.values())
     workbook = Workbook(archive)
+    fonts: list[_Font] = []
     if parts.get("styles") in archive.namelist():
-        workbook.styles = _read_styles(archive.read(parts["styles"]))
+        theme = parts.get("theme", "")
+        colors = read_theme(read_xml(archive, theme) if theme in archive.namelist() else None)
+        workbook.styles, fonts = _read_styles(archive.read(parts["styles"]), colors)
     if parts.get("sharedStrings") in archive.namelist():
         workbook.strings = [
-            _read_text(data, 1)[0]
+            _read_string(data, fonts)
             for number, data in _iter_records(archive.read(parts["sharedStrings"]))
             if number == _STRING_ITEM
         ]
@@ -67,6 +82,8 @@ def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[She
 
 def _read_sheet(workbook: Workbook, name: str, part: bytes) -> Sheet:
     sheet, row = Sheet(name), 0
+    unseen: set[tuple[int, int]] = set()
+    has_other_fills = False
     for number, data in _iter_records(part):
         if number == _ROW:
             row = _unpack("<I", data, 0)[0]
@@ -88,7 +105,13 @@ def _read_sheet(workbook: Workbook, name: str, part: bytes) -> Sheet:
             kind, value = _read_value(_FORMULA_CELLS.get(number, number), data)
             index = flags & 0xFFFFFF
             style = workbook.styles[index] if index < len(workbook.styles) else CellStyle()
-            sheet.add(row, column, workbook.format_cell(kind, value, style))
+            workbook.add_cell(sheet, row, column, kind, value, style)
+            if style.is_unseen:
+                unseen.add((row, column))
+        elif number in _OTHER_FILLS:
+            has_other_fills = True
+    if not has_other_fills:
+        sheet.hidden_cells = unseen & sheet.cells.keys()
     return sheet
 
 
@@ -114,23 +137,62 @@ def _read_value(number: int, data: bytes) -> tuple[str, str]:
     return "s", str(_unpack("<I", data, 8)[0])
 
 
-def _read_styles(part: bytes) -> list[CellStyle]:
+def _read_string(data: bytes, fonts: list[_Font]) -> str:
+    """Read a shared string, whose runs may be struck, raised or lowered."""
+    text, offset = _read_text(data, 1)
+    if not _unpack("<B", data, 0)[0] & 1:
+        return text
+    runs = []
+    for i in range(_unpack("<I", data, offset)[0]):
+        start, font = _unpack("<HH", data, offset + 4 + 4 * i)
+        runs.append((start, fonts[font].marks if font < len(fonts) else ()))
+    return apply_run_marks(text, runs)
+
+
+def _read_styles(part: bytes, theme: list[Color | None]) -> tuple[list[CellStyle], list[_Font]]:
     codes, is_cell_style = dict(BUILT_IN_FORMATS), False
-    fonts: list[bool] = []
+    fonts: list[_Font] = []
+    grounds: list[Color | None] = []
     styles: list[CellStyle] = []
     for number, data in _iter_records(part):
         if number == _FORMAT:
             codes[_unpack("<H", data, 0)[0]] = _read_text(data, 2)[0]
         elif number == _FONT:
-            fonts.append(bool(_unpack("<H", data, 2)[0] & 8))
+            height, flags, _, script = _unpack("<HHHH", data, 0)
+            marks = ("struck" if flags & 8 else "", _SCRIPTS.get(script, ""))
+            fonts.append(_Font(marks, _read_color(data, 12, theme), height / _TWIPS))
+        elif number == _FILL:
+            pattern = _unpack("<I", data, 0)[0]
+            solid = _read_color(data, 4, theme) if pattern == _SOLID_FILL else None
+            grounds.append(WHITE if pattern == _NO_FILL else solid)
         elif number in (_STYLES_START, _STYLES_END):
             is_cell_style = number == _STYLES_START
         elif number == _STYLE and is_cell_style:
-            number_format, font = _unpack("<HH", data, 2)
+            number_format, font, fill = _unpack("<HHH", data, 2)
             code = codes.get(number_format, "")
-            is_struck = font < len(fonts) and fonts[font]
-            styles.append(CellStyle("" if code == "General" else code, is_struck))
-    return styles
+            own = fonts[font] if font < len(fonts) else _Font()
+            ground = grounds[fill] if fill < len(grounds) else WHITE
+            is_hidden = is_unseen(own.color, ground, own.points)
+            styles.append(
+                CellStyle("" if code == "General" else code, "struck" in own.marks, is_hidden)
+            )
+    return styles, fonts
+
+
+def _read_color(data: bytes, offset: int, theme: list[Color | None]) -> Color | None:
+    """Return a color by its index, value or place in the theme; None for a tinted one."""
+    kind, index, tint, *channels = _unpack("<BBhBBB", data, offset)
+    if tint:
+        return None
+    match kind >> 1:
+        case 1:
+            return INDEXED_COLORS.get(index)
+        case 2:
+            red, green, blue = channels
+            return red, green, blue
+        case 3:
+            return dict(enumerate(theme)).get(index)
+    return None
 
 
 def _iter_records(part: bytes) -> Iterator[tuple[int, bytes]]:

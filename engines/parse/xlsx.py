@@ -17,14 +17,10 @@ from engines.parse.hidden_text import (
     make_embedded_notice,
     make_hidden_notice,
 )
-from engines.parse.number_formats import (
-    BUILT_IN_FORMATS,
-    format_general,
-    format_number,
-    format_text,
-)
-from engines.parse.scripts import format_struck, format_subscript, format_superscript
+from engines.parse.number_formats import BUILT_IN_FORMATS, format_cell_number, format_text
+from engines.parse.scripts import apply_marks, format_struck
 from engines.parse.sheets import Sheet, parse_address, parse_range
+from engines.parse.visibility import WHITE, Color, is_unseen, parse_color
 from engines.parse.xml_parts import (
     Element,
     find_named,
@@ -37,7 +33,15 @@ from engines.parse.xml_parts import (
 from schemas.values import Notice
 
 WORKBOOK = "xl/workbook.xml"
-_WHITE = ("FFFFFFFF", "00FFFFFF", "FFFFFF")
+_PALETTE = "000000 ffffff ff0000 00ff00 0000ff ffff00 ff00ff 00ffff"
+INDEXED_COLORS: dict[int, Color | None] = {
+    **{i + shift: parse_color(name) for i, name in enumerate(_PALETTE.split()) for shift in (0, 8)},
+    64: (0, 0, 0),
+    65: WHITE,
+}
+"""The system's colors and the first of the palette, by the numbers that cells use."""
+_THEME_ORDER = ("lt1", "dk1", "lt2", "dk2")
+"""Colors of a theme that cells count in another order than the theme does."""
 _BLOCK_BYTES = 2**18
 _MAX_COLUMNS = 16_384
 
@@ -46,7 +50,7 @@ _MAX_COLUMNS = 16_384
 class CellStyle:
     code: str = ""
     is_struck: bool = False
-    is_white: bool = False
+    is_unseen: bool = False
 
 
 @dataclass(slots=True)
@@ -61,31 +65,34 @@ class Workbook:
         parts = dict(relations.values())
         names = set(archive.namelist())
         styles, strings = parts.get("styles", ""), parts.get("sharedStrings", "")
+        theme = parts.get("theme", "")
+        colors = read_theme(read_xml(archive, theme) if theme in names else None)
         return cls(
             archive,
-            _read_styles(read_xml(archive, styles)) if styles in names else [],
+            _read_styles(read_xml(archive, styles), colors) if styles in names else [],
             list(_read_strings(archive.open(strings))) if strings in names else [],
         )
 
-    def format_cell(self, kind: str, value: str, style: CellStyle) -> str:
-        """Format a stored value by the cell's type and style."""
-        text = value
+    def add_cell(
+        self, sheet: Sheet, row: int, column: int, kind: str, value: str, style: CellStyle
+    ) -> None:
+        """Add a stored value as the cell's type and style show it."""
+        stored = value
+        if kind == "s":
+            index = int(value or -1)
+            stored = self.strings[index] if 0 <= index < len(self.strings) else ""
+        text = self._format(kind, stored, style)
+        sheet.add(row, column, format_struck(text) if style.is_struck else text, stored)
+
+    def _format(self, kind: str, stored: str, style: CellStyle) -> str:
         match kind:
-            case "s":
-                index = int(value or -1)
-                text = self.strings[index] if 0 <= index < len(self.strings) else ""
             case "b":
-                text = "TRUE" if value.strip() == "1" else "FALSE" if value else ""
-            case "n" | "" if value.strip():
-                number = float(value)
-                text = (
-                    format_number(number, style.code, is_1904=self.is_1904)
-                    if style.code
-                    else format_general(number)
-                )
-        if kind in ("s", "str", "inlineStr") and "@" in style.code and style.code != "@":
-            text = format_text(text, style.code)
-        return format_struck(text) if style.is_struck else text
+                return "TRUE" if stored.strip() == "1" else "FALSE" if stored else ""
+            case "n" | "" if stored.strip():
+                return format_cell_number(float(stored), style.code, is_1904=self.is_1904)
+            case "s" | "str" | "inlineStr" if style.code not in ("", "@"):
+                return format_text(stored, style.code)
+        return stored
 
 
 def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[Sheet]:
@@ -160,7 +167,7 @@ class _SheetParser:
         self._run_style: set[str] = set()
         self._text: list[str] | None = None
         self._has_formula = False
-        self._white_cells: set[tuple[int, int]] = set()
+        self._unseen_cells: set[tuple[int, int]] = set()
         self._has_other_fills = False
 
     def parse(self, stream: IO[bytes]) -> None:
@@ -173,7 +180,7 @@ class _SheetParser:
             parser.Parse(block, False)
         parser.Parse(b"", True)
         if not self._has_other_fills:
-            self.sheet.hidden_cells |= self._white_cells & self.sheet.cells.keys()
+            self.sheet.hidden_cells |= self._unseen_cells & self.sheet.cells.keys()
 
     def _add_text(self, text: str) -> None:
         if self._text is not None:
@@ -193,7 +200,8 @@ class _SheetParser:
                 self._run_style = set()
             case "strike" | "vertAlign" as mark:
                 if attributes.get("val", "1") not in ("0", "false", "baseline"):
-                    self._run_style.add(attributes.get("val", "") if mark == "vertAlign" else mark)
+                    is_script = mark == "vertAlign"
+                    self._run_style.add(attributes.get("val", "") if is_script else "struck")
             case "row":
                 self._row = int(attributes["r"]) - 1 if "r" in attributes else self._row + 1
                 self._column = -1
@@ -206,7 +214,7 @@ class _SheetParser:
                 if merged := parse_range(attributes.get("ref", "")):
                     self.sheet.merged.append(merged)
             case "conditionalFormatting" | "tablePart":
-                # They may color the ground of white text.
+                # They may color the ground of the text.
                 self._has_other_fills = True
 
     def _start_cell(self, attributes: dict[str, str]) -> None:
@@ -220,7 +228,7 @@ class _SheetParser:
     def _end(self, tag: str) -> None:
         match strip_namespace(tag):
             case "t":
-                self._runs.append(_mark_run("".join(self._text or ()), self._run_style))
+                self._runs.append(apply_marks("".join(self._text or ()), self._run_style))
                 self._text = None
             case "v":
                 self._text = None
@@ -232,22 +240,15 @@ class _SheetParser:
                     self.sheet.unsaved_formulas.append((self._row, self._column))
                 if self._kind == "inlineStr":
                     value = "".join(self._runs)
-                text = self.workbook.format_cell(self._kind, value, self._style)
-                self.sheet.add(self._row, self._column, text)
-                if self._style.is_white:
-                    self._white_cells.add((self._row, self._column))
+                self.workbook.add_cell(
+                    self.sheet, self._row, self._column, self._kind, value, self._style
+                )
+                if self._style.is_unseen:
+                    self._unseen_cells.add((self._row, self._column))
 
 
 def _is_true(attributes: dict[str, str], name: str) -> bool:
     return attributes.get(name, "0") in ("1", "true")
-
-
-def _mark_run(text: str, marks: set[str]) -> str:
-    if "superscript" in marks:
-        text = format_superscript(text)
-    elif "subscript" in marks:
-        text = format_subscript(text)
-    return format_struck(text) if "strike" in marks else text
 
 
 def _read_strings(stream: IO[bytes]) -> Iterator[str]:
@@ -269,54 +270,67 @@ def _iter_runs(item: Element) -> Iterator[str]:
                 if strip_namespace(mark.tag) == "vertAlign":
                     marks.add(value)
                 elif value not in ("0", "false"):
-                    marks.add("strike")
+                    marks.add("struck")
             text = find_named(child, "t")
-            yield _mark_run((text.text if text is not None else "") or "", marks)
+            yield apply_marks((text.text if text is not None else "") or "", marks)
 
 
-def _read_styles(root: Element) -> list[CellStyle]:
+def read_theme(root: Element | None) -> list[Color | None]:
+    """Return the theme's colors in the order of cells."""
+    scheme = next(iter_named(root, "clrScheme"), None) if root is not None else None
+    if scheme is None:
+        return [WHITE, (0, 0, 0)]
+    colors = {
+        strip_namespace(element.tag): parse_color(color.get("lastClr") or color.get("val"))
+        for element in scheme
+        for color in element
+    }
+    return [colors.pop(name, None) for name in _THEME_ORDER] + list(colors.values())
+
+
+def _read_styles(root: Element, theme: list[Color | None]) -> list[CellStyle]:
     codes = dict(BUILT_IN_FORMATS)
     for element in iter_named(root, "numFmt"):
         if "numFmtId" in element.attrib:
             codes[int(element.attrib["numFmtId"])] = element.get("formatCode", "")
-    fonts = [
-        (_is_struck(font), _is_white(find_named(font, "color")))
-        for font in find_named(root, "fonts") or ()
-    ]
-    fills = [_is_white_fill(fill) for fill in find_named(root, "fills") or ()]
+    fonts = list(find_named(root, "fonts") or ())
+    grounds = [_read_ground(fill, theme) for fill in find_named(root, "fills") or ()]
     styles = []
     for element in find_named(root, "cellXfs") or ():
         code = codes.get(int(element.get("numFmtId", 0)), "")
-        font, fill = int(element.get("fontId", 0)), int(element.get("fillId", 0))
-        is_struck, is_white = fonts[font] if font < len(fonts) else (False, False)
-        is_on_white = fills[fill] if fill < len(fills) else True
-        styles.append(
-            CellStyle("" if code == "General" else code, is_struck, is_white and is_on_white)
+        number, fill = int(element.get("fontId", 0)), int(element.get("fillId", 0))
+        font = fonts[number] if number < len(fonts) else None
+        size = find_named(font, "sz")
+        is_hidden = is_unseen(
+            _read_color(find_named(font, "color"), theme),
+            grounds[fill] if fill < len(grounds) else WHITE,
+            float(size.get("val", "0")) if size is not None else None,
         )
+        styles.append(CellStyle("" if code == "General" else code, _is_struck(font), is_hidden))
     return styles
 
 
-def _is_struck(font: Element) -> bool:
+def _is_struck(font: Element | None) -> bool:
     strike = find_named(font, "strike")
     return strike is not None and strike.get("val", "1") not in ("0", "false")
 
 
-def _is_white(color: Element | None) -> bool:
-    """Return whether a color is white: by its value, or as the theme's first, the background."""
-    return (
-        color is not None
-        and "tint" not in color.attrib
-        and (
-            color.get("rgb") in _WHITE
-            or color.get("theme") == "0"
-            or color.get("indexed") in ("1", "9")
-        )
-    )
+def _read_color(color: Element | None, theme: list[Color | None]) -> Color | None:
+    """Return a color by its value, its place in the theme or its index; None for a tinted one."""
+    if color is None or float(color.get("tint", "0")):
+        return None
+    if "rgb" in color.attrib:
+        return parse_color(color.attrib["rgb"][-6:])
+    if "theme" in color.attrib:
+        return dict(enumerate(theme)).get(int(color.attrib["theme"]))
+    return INDEXED_COLORS.get(int(color.get("indexed", "-1")))
 
 
-def _is_white_fill(fill: Element) -> bool:
+def _read_ground(fill: Element, theme: list[Color | None]) -> Color | None:
     pattern = find_named(fill, "patternFill")
     if pattern is None:
-        return False  # a gradient
+        return None  # a gradient
     kind = pattern.get("patternType", "none")
-    return kind == "none" or (kind == "solid" and _is_white(find_named(pattern, "fgColor")))
+    if kind == "none":
+        return WHITE
+    return _read_color(find_named(pattern, "fgColor"), theme) if kind == "solid" else None

@@ -24,6 +24,7 @@ from schemas.values import (
     Origin,
     ParentChunk,
     Relation,
+    RequestedChange,
     Transcript,
 )
 
@@ -46,7 +47,9 @@ class PipelineEventData(EventData):
         return self
 
 
-class DocumentAccepted(DocumentFields, PipelineEventData, name="document.accepted", topic=ACCEPTED):
+class DocumentAccepted(
+    DocumentFields, RequestedChange, PipelineEventData, name="document.accepted", topic=ACCEPTED
+):
     """Ingress accepted a document: its bytes are pinned, its position among revisions is fixed."""
 
     external_id: str | None = None
@@ -66,7 +69,7 @@ class DocumentAccepted(DocumentFields, PipelineEventData, name="document.accepte
     force: bool = Field(False, description="Process the document even if it has not changed.")
 
 
-class DocumentRemoved(PipelineEventData, name="document.removed", topic=ACCEPTED):
+class DocumentRemoved(RequestedChange, PipelineEventData, name="document.removed", topic=ACCEPTED):
     """Ingress accepted a withdrawal, effective from `order` on."""
 
     external_id: str | None = None
@@ -78,7 +81,9 @@ class DocumentRemoved(PipelineEventData, name="document.removed", topic=ACCEPTED
     reason: str | None = Field(None, description="Why the document was withdrawn.")
 
 
-class AmendmentAccepted(Amendment, PipelineEventData, name="document.amended", topic=ACCEPTED):
+class AmendmentAccepted(
+    Amendment, RequestedChange, PipelineEventData, name="document.amended", topic=ACCEPTED
+):
     """Ingress accepted changes to title, collection, tags, metadata or readers.
 
     They take effect from `order` on.

@@ -11,7 +11,7 @@ from schemas.events.envelope import EventData
 from schemas.ids import make_document_id
 from schemas.principals import Tenant
 from schemas.topics import RAW
-from schemas.values import Amendment, DocumentFields, Value
+from schemas.values import Amendment, DocumentFields, RequestedChange, Value
 
 
 def _one_of_schema(*names: str) -> dict[str, Any]:
@@ -54,7 +54,9 @@ class Content(Value):
         return self
 
 
-class DocumentReceived(DocumentFields, EventData, name="document.received", topic=RAW):
+class DocumentReceived(
+    DocumentFields, RequestedChange, EventData, name="document.received", topic=RAW
+):
     """A document, or a new revision of one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -81,7 +83,7 @@ class DocumentReceived(DocumentFields, EventData, name="document.received", topi
         return make_document_id(self.tenant, source, name) if name else None
 
 
-class DocumentReference(EventData):
+class DocumentReference(RequestedChange, EventData):
     """A reference to a document by external id or by document id."""
 
     model_config = ConfigDict(

@@ -21,13 +21,18 @@ from sql.query_loader import load_query
 async def load_statements(
     connection: Connection, events: Sequence[ProjectedEvent], states: States
 ) -> None:
-    """Load field statements of the documents that have amendments or receive one.
+    """Load field statements of the documents that have amendments or receive one, or a change that
+    a limited caller requested.
 
     `statements` stays None for all other documents, which saves reading their revisions.
     """
     rows = await connection.fetch(load_query("amendments"), list(states))
     amended_ids = {row["document_id"] for row in rows} | {
-        row.document_id for event in events for row in event.rows if isinstance(row, AmendmentRow)
+        row.document_id
+        for event in events
+        for row in event.rows
+        if isinstance(row, AmendmentRow)
+        or (isinstance(row, DocumentRow | WithdrawalRow) and row.limited_to is not None)
     }
     # Most documents have no amendments.
     if not amended_ids:
@@ -36,7 +41,13 @@ async def load_statements(
         states[document].statements = []
     for row in rows:
         states[row["document_id"]].add_statement(
-            FieldStatement(tuple(row["ord"]), row["accepted_id"], row["fields"], row["by_revision"])
+            FieldStatement(
+                tuple(row["ord"]),
+                row["accepted_id"],
+                row["fields"],
+                row["by_revision"],
+                None if row["limited_to"] is None else tuple(row["limited_to"]),
+            )
         )
     # Revisions state fields too, and may override an amendment of the same document.
     for row in await connection.fetch(load_query("revision_fields"), list(amended_ids)):
@@ -108,6 +119,7 @@ def _is_late_revision(verdict: Verdict, row: DocumentRow, state: DocumentState) 
     is_withdrawn = state.withdrawn is not None and row.order < state.withdrawn
     return (
         verdict.claim is ClaimStatus.SUPERSEDED
+        and not verdict.is_refused
         and not is_withdrawn
         and bool(extract_stated_fields(row))
     )
@@ -129,4 +141,5 @@ def _to_values(
         position.topic,
         position.partition,
         position.offset,
+        row.limited_to,
     )

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.amendments import OrderKey
+from schemas.amendments import OrderKey, normalize_readers
 from schemas.generations import Generation
 from schemas.ports.ledger import OrderingPolicy, ProjectedEvent
 from schemas.rows import PartCompletedRow
@@ -68,6 +68,7 @@ async def _load_states(
             _parse_order(row["withdrawn"]),
             row["revision"],
             row["accepted_id"],
+            readers=normalize_readers(row["readers"]),
         )
         for row in rows
     }

@@ -18,7 +18,9 @@ from schemas.amendments import (
     OrderKey,
     ResolvedFields,
     is_effective,
+    may_read,
     resolve_amendments,
+    resolve_readers,
     stated_fields,
 )
 from schemas.ports.ledger import (
@@ -70,6 +72,8 @@ class DocumentState:
     visible_order: OrderKey | None = None
     chunks: int = 0
     visible_revision: VisibleRevision | None = None
+    readers: tuple[str, ...] | None = None
+    """Effective readers as stored, which outlast a withdrawal."""
     live_order: OrderKey | None = None
     """Order that is visible in the live generation, while this generation is built."""
 
@@ -108,6 +112,15 @@ class DocumentState:
         """Return the effective fields, or None if no revision is among the statements."""
         return resolve_amendments(self.effective_statements)
 
+    def find_readers(self, order: OrderKey) -> tuple[str, ...] | None:
+        """Return the readers in effect before `order`; after a withdrawal its own still hold."""
+        earlier = [item for item in self.effective_statements if item.order < order]
+        if _is_later(order, self.withdrawn) and not any(
+            _is_later(item.order, self.withdrawn) for item in earlier
+        ):
+            return self.readers
+        return resolve_readers(earlier)
+
     @property
     def amended_title(self) -> str | None:
         amended = self.resolve_fields()
@@ -129,6 +142,8 @@ class Verdict:
     """False if the event's rows exist already."""
     revived_order: OrderKey | None = None
     """Order of the revision that a late withdrawal revived."""
+    is_refused: bool = False
+    """True if the document's readers exclude the caller that requested the change."""
 
     @property
     def result(self) -> ClaimResult:
@@ -164,6 +179,9 @@ def _decide_revision(
     )
     if isinstance(row, AmendmentRow):
         return _decide_amendment(event, row, state)
+    # Under the document's lock: the log may hold new readers that the API could not know.
+    if not may_read(row.limited_to, state.find_readers(row.order)):
+        return Verdict(event, ClaimStatus.SUPERSEDED, needs_write=False, is_refused=True)
     is_newest = _is_later(row.order, state.latest) and _is_later(row.order, state.withdrawn)
     # The latest withdrawal applies even if a revision has overtaken it (ADR 6).
     if isinstance(row, WithdrawalRow) and _is_later(row.order, state.withdrawn):
@@ -178,7 +196,9 @@ def _decide_revision(
     if isinstance(row, DocumentRow):
         # Also of a superseded revision, which ends amendments that precede it.
         state.add_statement(
-            FieldStatement(row.order, row.accepted_id, extract_stated_fields(row), True)
+            FieldStatement(
+                row.order, row.accepted_id, extract_stated_fields(row), True, row.limited_to
+            )
         )
     if not is_newest:
         # Its claim was pruned: the reaction may still be owed, but the rows exist.
@@ -217,7 +237,7 @@ def _decide_amendment(event: ProjectedEvent, row: AmendmentRow, state: DocumentS
     """
     if state.withdrawn is not None and row.order < state.withdrawn:
         return Verdict(event, ClaimStatus.SUPERSEDED, needs_write=False)
-    statement = FieldStatement(row.order, row.accepted_id, row.fields, False)
+    statement = FieldStatement(row.order, row.accepted_id, row.fields, False, row.limited_to)
     state.add_statement(statement)
     return Verdict(
         event,
@@ -259,6 +279,8 @@ def _apply_withdrawal(row: WithdrawalRow, state: DocumentState) -> VisibilityCha
     # Applies to a late withdrawal as well: an older revision must not stay visible if the later one
     # fails.
     change = VisibilityChange(row.document_id, row.order, 0, state.visible_order)
+    if state.statements is not None:
+        state.readers = state.find_readers(row.order)
     state.withdrawn = row.order
     if _is_later(row.order, state.latest):
         state.latest, state.accepted_id = row.order, row.accepted_id

@@ -6,7 +6,7 @@ on conflict do nothing
 
 -- name: lock_documents
 -- Document rows to lock in id order, so that writers cannot deadlock; the caller appends the lock clause.
-select id, latest, withdrawn, revision, accepted_id from documents where id = any($1::uuid[]) order by id
+select id, latest, withdrawn, revision, accepted_id, readers from documents where id = any($1::uuid[]) order by id
 
 -- name: revisions
 -- Revisions of a document, newest first.
@@ -89,19 +89,22 @@ select document_id, ord, accepted_id, fields from document_revisions where docum
 
 -- name: amendments
 -- Amendments of these documents.
-select document_id, ord, accepted_id, fields, by_revision from document_amendments where document_id = any($1::uuid[])
+select document_id, ord, accepted_id, fields, by_revision, limited_to from document_amendments where document_id = any($1::uuid[])
 
 -- name: add_amendment
 -- Store an amendment, or the fields of a late revision that has no row of its own.
-insert into document_amendments (document_id, ord, accepted_id, tenant, fields, by_revision, received_at, log_topic, log_partition, log_offset)
-select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
+insert into document_amendments (document_id, ord, accepted_id, tenant, fields, by_revision, received_at, log_topic, log_partition, log_offset, limited_to)
+select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
 -- A revision with a row of its own states its fields there.
 where not exists (select from document_revisions r where r.document_id = $1 and r.ord = $2 and $6)
 on conflict do nothing
 
 -- name: amend_document
--- Store the effective amendable fields of a document.
-update documents set title = $2, collection = $3, tags = $4, metadata = $5, amended = $6, readers = $7 where id = $1
+-- Store the effective amendable fields of a document. The last readers of a withdrawn one still protect its id.
+update documents set
+  title = $2, collection = $3, tags = $4, metadata = $5, amended = $6,
+  readers = case when withdrawn >= latest and not 'readers' = any ($6::text[]) then readers else $7 end
+where id = $1
 
 -- name: delete_withdrawn_amendments
 -- Delete amendments that precede a withdrawal.

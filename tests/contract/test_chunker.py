@@ -217,7 +217,7 @@ def test_inserted_paragraph_changes_at_most_three_chunks(structure: Chunker, at:
 
 
 def test_sheet_chunks_have_their_cell_ranges(structure: Chunker) -> None:
-    text, end = format_table(ROWS)
+    text, end, _ = format_table(ROWS)
     found = assemble_transcript(
         [
             ParsedPart(

@@ -378,6 +378,63 @@ async def test_withdrawal_discards_amendments(ledger: Ledger) -> None:
     assert (await claim_events(ledger, make_accepted("a", 6)))[0].amended_title is None
 
 
+ANA, BOARD = ["user:ana"], ["group:board"]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_amendment_by_excluded_caller_has_no_effect(ledger: Ledger, is_late: bool) -> None:
+    restriction = make_amended("a", 2, readers=BOARD, title="Minutes")
+    attack = make_amended("a", 3, readers=ANA, title="Mine", limited_to=ANA)
+    await claim_events(ledger, make_accepted("a", 1))
+    if is_late:
+        # The restriction came from a partition that is read later.
+        assert (await claim_events(ledger, attack))[0].amended_title == "Mine"
+        assert (await claim_events(ledger, restriction))[0].amended_title == "Minutes"
+    else:
+        await claim_events(ledger, restriction)
+        (refused,) = await claim_events(ledger, attack)
+        assert (refused.status, refused.amended_title) == (ClaimStatus.SUPERSEDED, "Minutes")
+    later = make_amended("a", 4, title="Ours", limited_to=[*BOARD, "user:rui"])
+    (allowed,) = await claim_events(ledger, later)
+    assert (allowed.status, allowed.amended_title) == (ClaimStatus.PENDING, "Ours")
+    (still_refused,) = await claim_events(ledger, make_amended("a", 5, title="x", limited_to=ANA))
+    assert still_refused.amended_title == "Ours"
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+async def test_revision_by_excluded_caller_has_no_effect(
+    ledger: Ledger, is_withdrawn: bool
+) -> None:
+    await claim_events(ledger, make_accepted("a", 1), make_amended("a", 2, readers=BOARD))
+    if is_withdrawn:
+        await claim_events(ledger, make_removed("a", 3))
+    attacks = [
+        make_accepted("a", 4, "mine", readers=ANA, limited_to=ANA),
+        make_removed("a", 5, limited_to=ANA),
+    ]
+    for attack in attacks:
+        (refused,) = await claim_events(ledger, attack)
+        assert (refused.status, refused.revived_revision) == (ClaimStatus.SUPERSEDED, None)
+    # Neither the content nor the order of the attacks is known: the next one is like the first.
+    (next_revision,) = await claim_events(ledger, make_accepted("a", 6, limited_to=BOARD))
+    assert next_revision.status is ClaimStatus.PENDING
+    (by_ana,) = await claim_events(ledger, make_accepted("a", 7, "mine", limited_to=ANA))
+    # A revision without readers opens a document whose amendments a withdrawal has ended.
+    assert by_ana.status is (ClaimStatus.PENDING if is_withdrawn else ClaimStatus.SUPERSEDED)
+
+
+async def test_caller_changes_own_document(ledger: Ledger) -> None:
+    answers = await claim_events(
+        ledger,
+        make_accepted("a", 1, readers=ANA, limited_to=ANA),
+        make_amended("a", 2, readers=BOARD, limited_to=ANA),
+        make_removed("b", 1, limited_to=ANA),
+    )
+    assert [answer.status for answer in answers] == [ClaimStatus.PENDING] * 3
+    (excluded,) = await claim_events(ledger, make_removed("a", 3, limited_to=ANA))
+    assert excluded.status is ClaimStatus.SUPERSEDED
+
+
 async def test_amendment_creates_no_revision(ledger: Ledger) -> None:
     await index_revision(ledger, "a", 1, ["x"])
     amended = (await claim_events(ledger, make_amended("a", 2, tags=["t"])))[0]

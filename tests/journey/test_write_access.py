@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from schemas.ids import sha256_hex
+from schemas.events import Content, DocumentAmended, DocumentReceived
+from schemas.ids import make_document_id, sha256_hex
+from sql.log import PgLog
+from sql.pool import close_pool, open_pool
+from streams.codec import Codec
+from streams.publisher import build_raw_record
+from tests.support.eventually import eventually
 from tests.support.limited_callers import LimitedCallers, open_limited_callers
 
 MINUTES = "The board sells the mill in Tavira for 4.2 million euros."
@@ -75,6 +83,19 @@ async def test_withdrawn_document_of_same_id_grants_no_access(callers: LimitedCa
     assert (await callers.fetch("ana", document, "/markdown")).text == MINUTES
 
 
+async def test_amended_readers_protect_the_id_of_a_withdrawn_document(
+    callers: LimitedCallers,
+) -> None:
+    receipt = await callers.ingest("admin", text=MINUTES, external_id="plan-2")
+    await callers.wait_until_final(receipt)
+    document = receipt.json()["document_id"]
+    restricted = await callers.amend("admin", document, readers=["group:audit"])
+    await callers.wait_until_final(restricted)
+    await callers.wait_until_final(await callers.withdraw("admin", document))
+    taken = await callers.ingest("ana", text="Mine.", external_id="plan-2")
+    assert (taken.status_code, taken.json()["code"]) == (422, "EXTERNAL_ID_TAKEN")
+
+
 async def test_earlier_upload_does_not_permit_overwriting(callers: LimitedCallers) -> None:
     receipt = await callers.ingest("ana", text="Draft.", external_id="plan-1")
     document = receipt.json()["document_id"]
@@ -92,22 +113,69 @@ async def test_change_in_flight_cannot_undo_restriction(callers: LimitedCallers)
     receipt = await callers.ingest("admin", text=MINUTES, external_id="plan-1")
     await callers.wait_until_final(receipt)
     document = receipt.json()["document_id"]
-    is_restricted = asyncio.Event()
-
-    async def take_back() -> None:
-        while not is_restricted.is_set():
-            await callers.amend("ana", document, readers=["user:ana"])
-
-    attacks = [asyncio.create_task(take_back()) for _ in range(3)]
-    await asyncio.sleep(0.2)
-    restricted = await callers.amend("admin", document, readers=["group:audit"])
-    await asyncio.sleep(0.3)
-    is_restricted.set()
-    await asyncio.gather(*attacks)
+    async with attack_as_ana(callers, document):
+        restricted = await callers.amend("admin", document, readers=["group:audit"])
     await callers.wait_until_final(restricted)
     await assert_hidden(callers, "ana", document)
     found = await callers.fetch("admin", document)
     assert found.json()["readers"] == ["group:audit"]
+
+
+@asynccontextmanager
+async def attack_as_ana(callers: LimitedCallers, document: str) -> AsyncIterator[None]:
+    """Change the document as Ana, without a pause, before, during and after the block."""
+    is_restricted = asyncio.Event()
+
+    async def attack(attempt: Callable[[], Awaitable[Any]]) -> None:
+        while not is_restricted.is_set():
+            await attempt()
+
+    attempts: list[Callable[[], Awaitable[Any]]] = [
+        lambda: callers.amend("ana", document, readers=["user:ana"]),
+        lambda: callers.amend("ana", document, readers=["everyone"], tags=["mine"]),
+    ]
+    attacks = [asyncio.create_task(attack(attempt)) for attempt in attempts]
+    await asyncio.sleep(0.2)
+    yield
+    await asyncio.sleep(0.3)
+    is_restricted.set()
+    await asyncio.gather(*attacks)
+
+
+async def test_change_in_flight_cannot_undo_restriction_of_a_producer(
+    callers: LimitedCallers, database: str
+) -> None:
+    document = str(make_document_id("default", "", "plan-1"))
+    pool = await open_pool(database, size=2, name="producer")
+
+    async def send(data: DocumentReceived | DocumentAmended, event_id: str) -> None:
+        record = await build_raw_record(
+            data, event_id, source="erp", time=datetime.now(UTC), codec=Codec()
+        )
+        await PgLog(pool).append([record])
+
+    async def fetch_readers() -> Any:
+        return (await callers.fetch("admin", document)).json().get("readers")
+
+    async def is_searchable() -> bool:
+        return (await callers.fetch("ana", document, "/markdown")).status_code == 200
+
+    try:
+        await send(DocumentReceived(external_id="plan-1", content=Content(text=MINUTES)), "1")
+        await eventually(is_searchable)
+        async with attack_as_ana(callers, document):
+            await send(DocumentAmended(external_id="plan-1", readers=["group:audit"]), "2")
+        await eventually(fetch_readers, lambda readers: readers == ["group:audit"])
+        await assert_hidden(callers, "ana", document)
+        # Neither do changes that were admitted before and are projected after the restriction.
+        await send(DocumentAmended(external_id="plan-1", title="Last"), "3")
+        await eventually(
+            lambda: callers.fetch("admin", document),
+            lambda found: found.json()["title"] == "Last",
+        )
+        assert await fetch_readers() == ["group:audit"]
+    finally:
+        await close_pool(pool)
 
 
 def _make_bodies(count: int) -> list[dict[str, Any]]:

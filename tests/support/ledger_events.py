@@ -104,10 +104,14 @@ def make_amended(name: str, order: int, **fields: Any) -> Event[Any]:
     )
 
 
-def make_removed(name: str, order: int) -> Event[Any]:
+def make_removed(name: str, order: int, **fields: Any) -> Event[Any]:
     return _make_event(
         DocumentRemoved(
-            **_common_fields(name, order), external_id=name, payload_sha256="x", received_at=NOW
+            **_common_fields(name, order),
+            external_id=name,
+            payload_sha256="x",
+            received_at=NOW,
+            **fields,
         )
     )
 

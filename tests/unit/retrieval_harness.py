@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from retrieval.answer_cache import AnswerCache
 from retrieval.profiles import ProfileCatalog
@@ -85,8 +86,11 @@ class RetrievalHarness:
         collection: str | None = None,
         one_parent: bool = False,
         separator: str = "\n\n",
+        spans: Sequence[Mapping[str, object]] = (),
     ) -> None:
-        children = [self._make_child(external_id, text, kind) for text in texts]
+        children = [
+            replace(self._make_child(external_id, text, kind), spans=spans) for text in texts
+        ]
         self.index.add(
             IndexedDocument(
                 external_id,

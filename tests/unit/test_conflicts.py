@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pytest
 
 from engines.sentence_splitter import RuleSentenceSplitter
@@ -29,14 +32,31 @@ from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, Mem
 from tests.unit.run_rows import RUN_ID, FakeRecordedTexts, make_run_row
 
 
+def make_spans(text: str, raw_values: Mapping[str, str]) -> list[Mapping[str, object]]:
+    cells = [
+        {"char_start": start, "char_end": start + len(shown), "raw_value": raw_value}
+        for shown, raw_value in raw_values.items()
+        if (start := text.find(shown)) >= 0
+    ]
+    return [{"char_start": 0, "char_end": len(text), "raw_cells": cells}]
+
+
 def find_values(
-    question: str, *texts: str, titles: tuple[str | None, ...] = (None, None), language: str = "en"
+    question: str,
+    *texts: str,
+    titles: tuple[str | None, ...] = (None, None),
+    language: str = "en",
+    raw_values: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Return the values on which documents with the given texts disagree."""
+    """Return the values on which documents with the given texts disagree.
+
+    `raw_values` are what cells with these texts store.
+    """
     contexts = []
     for n, (text, title) in enumerate(zip(texts, titles, strict=False), 1):
         index = MemoryIndex()
-        index.add(IndexedDocument(f"note-{n}", [[IndexedChild(text)]], title, language))
+        child = IndexedChild(text, spans=make_spans(text, raw_values))
+        index.add(IndexedDocument(f"note-{n}", [[child]], title, language))
         (chunk,) = index.views.values()
         parent = RankedParent(
             chunk.parent_id, chunk.document_id, 1.0, FusedCandidate(chunk, 1.0, {}, {}), 1
@@ -211,6 +231,41 @@ def test_other_difference_is_no_conflict(
     reason: str, question: str, first: str, second: str, titles: tuple[str | None, str | None]
 ) -> None:
     assert find_values(question, first, second, titles=titles) == [], reason
+
+
+SALES = "| Region | Sales |\n| --- | --- |\n| Norte | {} |"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "raw_values", "values"),
+    [
+        # What is shown agrees, what is stored agrees, and neither does.
+        ("12.5M", "12,500,000", {"12.5M": "12487300"}, []),
+        ("12.5M", "12,487,300", {"12.5M": "12487300"}, []),
+        ("12.5M", "12,900,000", {"12.5M": "12487300"}, ["12.5M", "12,900,000"]),
+        ("12.5M", "12.5M", {"12.5M": "12487300"}, []),
+        ("40%", "40.4%", {"40%": "0.404"}, []),
+        ("40%", "41%", {"40%": "0.404"}, ["40%", "41%"]),
+        ("$1.3", "$1,300,000", {"$1.3": "1300000"}, []),
+        # Without the stored value, the letter is a unit and the number a small one.
+        ("12.5M", "12,900,000", {}, []),
+    ],
+)
+def test_cells_are_compared_by_what_they_store(
+    first: str, second: str, raw_values: dict[str, str], values: list[str]
+) -> None:
+    texts = SALES.format(first), SALES.format(second)
+    assert find_values("How high are the sales of Norte?", *texts, raw_values=raw_values) == values
+
+
+def test_stored_date_tells_day_from_month() -> None:
+    texts = [f"| Lot | Delivery |\n| --- | --- |\n| L-7 | {day} |" for day in DELIVERIES]
+    question = "When is the delivery of lot L-7?"
+    assert find_values(question, *texts) == list(DELIVERIES)
+    assert find_values(question, *texts, raw_values={DELIVERIES[0]: "2025-03-04"}) == []
+
+
+DELIVERIES = ("03/04/2025", "4 March 2025")
 
 
 def test_one_document_does_not_conflict_with_itself() -> None:

@@ -46,6 +46,19 @@ REGISTER = (
     "| Pilot | CPF | Company | Badge |\n|---|---|---|---|\n"
     f"| Rui Sal | {IDENTIFIERS['cpf']} | {IDENTIFIERS['cnpj']} | HX-9 |"
 )
+# What the cells of a spreadsheet store, whose format spaces the digits out.
+REGISTER_SPAN = {
+    "char_start": 0,
+    "char_end": len(REGISTER),
+    "raw_cells": [
+        {
+            "char_start": REGISTER.index(shown),
+            "char_end": REGISTER.index(shown) + len(shown),
+            "raw_value": re.sub(r"\D", "", shown),
+        }
+        for shown in (IDENTIFIERS["cpf"], IDENTIFIERS["cnpj"])
+    ],
+}
 QUESTIONS = [
     "What is the social security number of the pilot Marta Quill?",
     "What is the e-mail of Marta Quill?",
@@ -67,6 +80,8 @@ CANARIES = [
     "6362 1486",
     "529.982",
     "222.333",
+    "52998224725",
+    "11222333000181",
 ]
 UNREDACTED = Profile(name="plain")
 REDACTED = Profile(name="redacted", redaction=RedactionProfile(kinds=KINDS))
@@ -78,7 +93,7 @@ def make_redacted_harness(**parts: Any) -> RetrievalHarness:
     for name, part in parts.items():
         setattr(built, name, part)
     built.add("reminder", REMINDER, title=f"Pilots, {IDENTIFIERS['email']}")
-    built.add("register", REGISTER, title="Register of pilots", kind="table")
+    built.add("register", REGISTER, title="Register of pilots", kind="table", spans=[REGISTER_SPAN])
     return built
 
 
@@ -110,7 +125,8 @@ async def test_the_same_questions_show_identifiers_without_redaction() -> None:
         request = QueryRequest(query=question, profile="plain")
         response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
         assert response.redacted == 0
-    assert {*IDENTIFIERS.values()} <= set(find_canaries(*list_event_texts(built)))
+    seen = set(find_canaries(*list_event_texts(built)))
+    assert {*IDENTIFIERS.values(), "52998224725"} <= seen
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from engines.extract.capitalized_names import find_names
 from engines.extract.rules import extract_by_rules, split_sentences
 from engines.extract.values import find_values
+from processors.extract import ExtractionInput
 from schemas.ids import content_id
-from schemas.values import ChildChunk, ParentChunk
+from schemas.values import ChildChunk, ParentChunk, RawCell, Span
 from tests.fakes.chunks import make_parent
 
 
@@ -186,6 +187,35 @@ def test_names_do_not_span_table_cells() -> None:
         "Supplier Acme Lda.",
         "John Smith",
     ]
+
+
+def test_stored_value_of_a_cell_is_its_key() -> None:
+    row = "| Acme Lda. | $1.3 | 03/04/2025 | $7 of 9 |"
+    parent = make_parent(row)
+    raw_cells = [
+        RawCell(
+            char_start=1000 + row.index(shown),
+            char_end=1000 + row.index(shown) + len(shown),
+            raw_value=raw_value,
+        )
+        # A number is no date, and a date no amount.
+        for shown, raw_value in (
+            ("$1.3", "1300000"),
+            ("03/04/2025", "2025-03-04T08:15:00"),
+            ("$7 of 9", "2025-03-04"),
+        )
+    ]
+    span = Span(char_start=1000, char_end=1000 + len(row), raw_cells=raw_cells)
+    (child,) = parent.children
+    whole = parent.model_copy(update={"children": [child.model_copy(update={"spans": [span]})]})
+    # As the stage hands it over: relative to the passage.
+    relative = ExtractionInput.from_parent(whole)
+    found = relative.to_document_offsets(extract_by_rules([relative.parent]))
+    keys = {row[m.char_start - 1000 : m.char_end - 1000]: m.key for m in found.mentions}
+    assert keys["$1.3"] == "USD 1300000.00"
+    assert keys["03/04/2025"] == "2025-03-04"
+    assert keys["$7"] == "USD 7.00"
+    assert {m.key for m in extract_by_rules([parent]).mentions} >= {"USD 1.30", "2025-04-03"}
 
 
 @given(st.text(alphabet=st.sampled_from("ABc de.,|\n-/0159€$@'’&ãÉ"), max_size=200))

@@ -51,7 +51,7 @@ def test_document_decides_about_hyphen(elsewhere: str, text: str) -> None:
 
 
 def test_header_of_table_ends_at_its_rows_after_joining() -> None:
-    text, end = format_table([[join_lines(["mainte-", "nance"]), "price"], ["yearly", "5"]])
+    text, end, _ = format_table([[join_lines(["mainte-", "nance"]), "price"], ["yearly", "5"]])
     part = ParsedPart(blocks=[ParsedBlock("table", text, header_end=end)])
     found = assemble_transcript([part], pages=None)
     assert found.markdown[: found.blocks[0].header_end] == "| maintenance | price |\n| --- | --- |"

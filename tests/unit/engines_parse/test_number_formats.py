@@ -84,7 +84,8 @@ def test_1904_dates_start_four_years_later() -> None:
         ("a", '0;-0;0;"("@")"', "(a)"),
         ("a", "0.00", "a"),
         ("a", "@", "a"),
-        ("a", "0;0;0;", "a"),
+        ("a", "0;0;0;", ""),
+        ("a", ";;;", ""),
     ],
 )
 def test_text_section_formats_text(text: str, code: str, expected: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zipfile
 from collections.abc import Iterable
+from datetime import datetime, time, timedelta
 from pathlib import Path
 
 import openpyxl
@@ -12,12 +13,17 @@ import pytest
 from openpyxl.cell.rich_text import CellRichText, TextBlock
 from openpyxl.cell.text import InlineFont
 from openpyxl.comments import Comment
-from openpyxl.styles import Font, PatternFill
+from openpyxl.styles import Color, Font, PatternFill
 
 from engines.parse.hidden_text import keep_hidden_text
 from engines.parse.spreadsheets import read_workbook
 from engines.parsed_blocks import ParsedPart
 from schemas.errors import UnreadableDocument
+from tests.unit.engines_parse.office_files import (
+    make_xlsb,
+    make_xlsb_record,
+    write_xlsb,
+)
 
 Book = openpyxl.Workbook
 
@@ -147,7 +153,27 @@ def test_white_text_is_hidden_only_on_white_ground(tmp_path: Path) -> None:
     book.active["A1"].fill = PatternFill("solid", fgColor="FF1F4E78")
     part = read_book(tmp_path, book)
     text = "\n".join(list_table_lines(part))
-    assert "Item" in text and "ignore" not in text and "A3 (white text)" in list_warnings(part)
+    assert "Item" in text and "ignore" not in text and "A3 (invisible text)" in list_warnings(part)
+
+
+@pytest.mark.parametrize(
+    ("font", "fill", "is_hidden"),
+    [
+        (Font(color="FF1F4E78"), PatternFill("solid", fgColor="FF1F4E78"), True),
+        (Font(color=Color(theme=1)), PatternFill("solid", fgColor=Color(theme=1)), True),
+        (Font(color=Color(theme=0)), PatternFill("solid", fgColor=Color(theme=1)), False),
+        (Font(color=Color(theme=0, tint=-0.5)), PatternFill(), False),
+        (Font(sz=1), PatternFill(), True),
+        (Font(color=Color(indexed=9)), PatternFill("lightGrid"), False),
+    ],
+)
+def test_text_without_contrast_is_hidden(
+    tmp_path: Path, font: Font, fill: PatternFill, is_hidden: bool
+) -> None:
+    book = make_book(["Item", "Price"], ["Lamp", 30], ["ignore this", 1])
+    book.active["A3"].font, book.active["A3"].fill = font, fill
+    part = read_book(tmp_path, book)
+    assert ("ignore" not in "\n".join(list_table_lines(part))) == is_hidden
 
 
 def test_struck_and_raised_cells_are_marked(tmp_path: Path) -> None:
@@ -185,6 +211,72 @@ def test_far_cell_takes_no_memory(tmp_path: Path, far: str) -> None:
     assert list_table_lines(part)[:2] == ["| Name | Depth |", "| Well 3 | 87 |"] or far == "XFD1"
     assert any("far" in block.text for block in part.blocks)
     assert sum(len(block.text) for block in part.blocks) < 500
+
+
+def list_raw_values(part: ParsedPart) -> dict[str, str]:
+    """Return the stored value of each cell that shows it in another form, by its text."""
+    return {
+        block.text[start:end]: raw_value
+        for block in part.blocks
+        for start, end, raw_value in block.raw_cells or ()
+    }
+
+
+def test_cells_keep_the_values_that_they_show_otherwise(tmp_path: Path) -> None:
+    day = datetime(2025, 3, 4)
+    cells = [
+        (12_487_300, '0.0,,"M"'),
+        (0.404, "0%"),
+        (1250.5, '"€" #,##0'),
+        (day, "mm/dd/yyyy"),
+        (day, "mmm yyyy"),
+        (datetime(2025, 3, 4, 8, 15), "d.m.yy hh:mm"),
+        (time(8, 15), "h:mm AM/PM"),
+        (417, '"KX-"0000'),
+        (-3.25, "0.0;(0.0)"),
+    ]
+    book = make_book(["Kind", "Value | unit"], *[["x", value] for value, _ in cells])
+    for row, (_, code) in enumerate(cells, 2):
+        book.active.cell(row, 2).number_format = code
+    assert list_raw_values(read_book(tmp_path, book)) == {
+        "12.5M": "12487300",
+        "40%": "0.404",
+        "€ 1,251": "1250.5",
+        "03/04/2025": "2025-03-04",
+        "Mar 2025": "2025-03-04",
+        "4.3.25 08:15": "2025-03-04T08:15:00",
+        "8:15 AM": "08:15:00",
+        "KX-0417": "417",
+        "(3.3)": "-3.25",
+    }
+
+
+def test_cells_that_show_their_value_keep_no_other(tmp_path: Path) -> None:
+    cells = [
+        (1_250_000, "#,##0"),
+        (30, "0.00"),
+        (1 / 3, "General"),
+        (datetime(2025, 3, 4), "yyyy-mm-dd"),
+        (timedelta(hours=27, minutes=30), "[h]:mm"),
+        ("text", "0.0"),
+        (True, "General"),
+    ]
+    book = make_book(["Kind", "Value"], *[["x", value] for value, _ in cells])
+    for row, (_, code) in enumerate(cells, 2):
+        book.active.cell(row, 2).number_format = code
+    book.active["B3"].font = Font(strike=True)
+    assert list_raw_values(read_book(tmp_path, book)) == {}
+
+
+def test_raw_values_follow_merged_cells_and_joined_headers(tmp_path: Path) -> None:
+    book = make_book(
+        ["Region", "2025", None], [None, "Q1", "Q2"], ["Norte", 1_300_000, 2], ["Sul", None, 4]
+    )
+    book.active.merge_cells("B1:C1")
+    book.active.merge_cells("B3:B4")
+    book.active["B3"].number_format = '"$"0.0,,'
+    (table,) = (block for block in read_book(tmp_path, book).blocks if block.kind == "table")
+    assert [table.text[start:end] for start, end, _ in table.raw_cells or ()] == ["$1.3", "$1.3"]
 
 
 # OpenDocument
@@ -241,6 +333,31 @@ def test_ods_cells_are_read_as_shown(tmp_path: Path) -> None:
         assert name in list_warnings(part)
 
 
+def test_ods_values_are_kept_by_type(tmp_path: Path) -> None:
+    cells = [
+        ('office:value-type="float" office:value="1250"', "1.250"),
+        ('office:value-type="float" office:value="1250.5"', "1,250.50"),
+        ('office:value-type="percentage" office:value="0.125"', "12,5 %"),
+        ('office:value-type="currency" office:value="1300000"', "1,3 Mio. €"),
+        ('office:value-type="date" office:date-value="2025-03-04"', "04.03.25"),
+        ('office:value-type="time" office:time-value="PT08H15M00S"', "08:15"),
+        ('office:value-type="date" office:date-value="x); drop table"', "05.03.25"),
+        ('office:value-type="string"', "text"),
+    ]
+    rows = make_ods_row("Kind", "Value") + "".join(
+        "<table:table-row><table:table-cell><text:p>x</text:p></table:table-cell>"
+        f"<table:table-cell {attributes}><text:p>{text}</text:p></table:table-cell>"
+        "</table:table-row>"
+        for attributes, text in cells
+    )
+    assert list_raw_values(read_workbook(write_ods(tmp_path, rows))) == {
+        "1.250": "1250",
+        "12,5 %": "0.125",
+        "1,3 Mio. €": "1300000",
+        "04.03.25": "2025-03-04",
+    }
+
+
 def test_ods_merged_header_is_joined(tmp_path: Path) -> None:
     span = (
         '<table:table-row><table:table-cell table:number-rows-spanned="2"><text:p>Region</text:p>'
@@ -271,76 +388,41 @@ def test_encrypted_xls_is_named_as_such(tmp_path: Path) -> None:
     assert caught.value.code == "ENCRYPTED_DOCUMENT"
 
 
-def make_xlsb_record(number: int, data: bytes = b"") -> bytes:
-    head = bytes([number]) if number < 128 else bytes([number & 0x7F | 0x80, number >> 7])
-    size = len(data)
-    return head + (bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])) + data
-
-
-def encode_text(text: str) -> bytes:
-    return struct.pack("<I", len(text)) + text.encode("utf-16-le")
-
-
-def make_xlsb() -> dict[str, bytes]:
-    styles = (
-        make_xlsb_record(44, struct.pack("<H", 164) + encode_text('0.0,,"M"'))
-        + make_xlsb_record(43, struct.pack("<HH", 220, 0) + bytes(20))
-        + make_xlsb_record(43, struct.pack("<HH", 220, 8) + bytes(20))
-        + make_xlsb_record(617)
-        + make_xlsb_record(47, struct.pack("<HHH", 0, 0, 0) + bytes(10))
-        + make_xlsb_record(47, struct.pack("<HHH", 0, 164, 0) + bytes(10))
-        + make_xlsb_record(47, struct.pack("<HHH", 0, 1, 1) + bytes(10))
-        + make_xlsb_record(618)
-    )
-
-    def row(number: int, flags: int = 0) -> bytes:
-        return make_xlsb_record(0, struct.pack("<IIHBB", number, 0, 300, 0, flags) + bytes(5))
-
-    def cell(kind: int, column: int, style: int, data: bytes) -> bytes:
-        return make_xlsb_record(kind, struct.pack("<II", column, style) + data)
-
-    sheet = (
-        row(0) + cell(7, 0, 0, struct.pack("<I", 0)) + cell(6, 1, 0, encode_text("Value"))
-        + row(1) + cell(6, 0, 0, encode_text("sales")) + cell(5, 1, 1, struct.pack("<d", 12.5e6))
-        + row(2) + cell(6, 0, 0, encode_text("price"))
-        + cell(2, 1, 2, struct.pack("<i", 24 << 2 | 2))
-        + row(3, 0x10) + cell(6, 0, 0, encode_text("secret")) + cell(4, 1, 0, b"\1")
-        + row(1_048_575) + cell(6, 16_383, 0, encode_text("far"))
-    )  # fmt: skip
-    book = make_xlsb_record(
-        156, struct.pack("<II", 0, 1) + encode_text("r1") + encode_text("Rates")
-    )
-    book += make_xlsb_record(156, struct.pack("<II", 1, 2) + encode_text("r1") + encode_text("Old"))
-    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
-    relations = "".join(
-        f'<Relationship Id="{name}" Type="{kind}{role}" Target="{part}"/>'
-        for name, role, part in (
-            ("r1", "worksheet", "worksheets/sheet1.bin"),
-            ("r2", "styles", "styles.bin"),
-            ("r3", "sharedStrings", "sharedStrings.bin"),
-        )
-    )
-    return {
-        "xl/workbook.bin": book,
-        "xl/_rels/workbook.bin.rels": f"<Relationships>{relations}</Relationships>".encode(),
-        "xl/worksheets/sheet1.bin": sheet,
-        "xl/styles.bin": styles,
-        "xl/sharedStrings.bin": make_xlsb_record(19, b"\0" + encode_text("Kind")),
-    }
-
-
-def write_xlsb(folder: Path, parts: dict[str, bytes]) -> Path:
-    path = folder / "book.xlsb"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
-    return path
-
-
 def test_xlsb_is_read_like_xlsx(tmp_path: Path) -> None:
     part = read_workbook(write_xlsb(tmp_path, make_xlsb()))
     assert list_table_lines(part) == ["| Kind | Value |", "| sales | 12.5M |", "| price | ~~24~~ |"]
     assert "row 4" in list_warnings(part) and "sheet Old" in list_warnings(part)
+    assert list_raw_values(part) == {"12.5M": "12500000"}
+
+
+@pytest.mark.parametrize(
+    ("color", "fill", "is_hidden"),
+    [
+        # By value, by place in the theme, by index; a tinted color is not known.
+        ((5, 0, 0, 255, 255, 255, 255), (0, 0), True),
+        ((7, 0, 0, 0, 0, 0, 0), (0, 0), True),
+        ((3, 9, 0, 0, 0, 0, 0), (0, 0), True),
+        ((7, 0, 100, 0, 0, 0, 0), (0, 0), False),
+        ((3, 8, 0, 0, 0, 0, 0), (0, 0), False),
+        ((3, 9, 0, 0, 0, 0, 0), (1, 8), False),
+        ((3, 12, 0, 0, 0, 0, 0), (1, 12), True),
+        ((3, 9, 0, 0, 0, 0, 0), (9, 9), False),
+    ],
+)
+def test_xlsb_text_without_contrast_is_hidden(
+    tmp_path: Path, color: tuple[int, ...], fill: tuple[int, int], is_hidden: bool
+) -> None:
+    parts = make_xlsb()
+    pattern, index = fill
+    parts["xl/styles.bin"] = (
+        make_xlsb_record(43, struct.pack("<HH8xBBhBBBB", 220, 0, *color) + bytes(4))
+        + make_xlsb_record(45, struct.pack("<IBBhBBBB", pattern, 3, index, 0, 0, 0, 0, 0))
+        + make_xlsb_record(617)
+        + make_xlsb_record(47, struct.pack("<HHHH", 0, 0, 0, 0) + bytes(8))
+        + make_xlsb_record(618)
+    )
+    warnings = list_warnings(read_workbook(write_xlsb(tmp_path, parts)))
+    assert ("cell A1 (invisible text)" in warnings) == is_hidden
 
 
 @pytest.mark.parametrize("part", sorted(make_xlsb()))
