@@ -15,10 +15,15 @@ from openpyxl.cell.text import InlineFont
 from openpyxl.comments import Comment
 from openpyxl.styles import Color, Font, PatternFill
 
+from engines.chunk.structure import StructureChunker
+from engines.parse.assembly import assemble_transcript
 from engines.parse.hidden_text import keep_hidden_text
 from engines.parse.spreadsheets import read_workbook
 from engines.parsed_blocks import ParsedPart
 from schemas.errors import UnreadableDocument
+from schemas.generations import ChunkConfig
+from schemas.ids import content_id
+from schemas.values import Span
 from tests.unit.engines_parse.office_files import (
     make_xlsb,
     make_xlsb_record,
@@ -266,6 +271,26 @@ def test_cells_that_show_their_value_keep_no_other(tmp_path: Path) -> None:
         book.active.cell(row, 2).number_format = code
     book.active["B3"].font = Font(strike=True)
     assert list_raw_values(read_book(tmp_path, book)) == {}
+
+
+def test_raw_values_reach_the_chunks_of_a_long_table(tmp_path: Path) -> None:
+    values = range(1_000_000, 1_000_300)
+    book = make_book(["Lot", "Value"], *[[f"L-{value % 1000}", value] for value in values])
+    for row in range(2, 302):
+        book.active.cell(row, 2).number_format = '0.0,,"M"'
+    transcript = assemble_transcript([read_book(tmp_path, book)], pages=None)
+    parents = StructureChunker(ChunkConfig()).chunk(content_id("book"), "Rates", transcript)
+    children = [child for parent in parents for child in parent.children]
+    raw_values = []
+    for child in children:
+        for span in child.spans:
+            # As the table of chunks holds it.
+            assert Span.model_validate(span.model_dump(exclude_none=True)) == span
+            for cell in span.raw_cells or ():
+                start, end = cell.char_start - child.char_start, cell.char_end - child.char_start
+                assert child.text[start:end] == "1.0M"
+                raw_values.append(cell.raw_value)
+    assert len(children) > 3 and raw_values == list(map(str, values))
 
 
 def test_raw_values_follow_merged_cells_and_joined_headers(tmp_path: Path) -> None:
