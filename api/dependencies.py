@@ -9,6 +9,7 @@ from fastapi import Depends, Query, Request
 from api.services import Services
 from schemas.errors import Forbidden
 from schemas.principals import Principal
+from schemas.timestamps import Timestamp
 
 
 # Asynchronous, although nothing is awaited: FastAPI runs plain functions in threads, and switching
@@ -44,4 +45,9 @@ PageLimit = Annotated[int, Query(ge=1, le=500)]
 RevisionNumber = Annotated[
     int | None, Query(ge=1, le=2**31 - 1, description="One revision of the document.")
 ]
+FromTime = Annotated[
+    Timestamp | None,
+    Query(alias="from", description="At this time or later. UTC unless a zone is given."),
+]
+UntilTime = Annotated[Timestamp | None, Query(alias="to", description="Before this time.")]
 PageCursor = Annotated[str | None, Query(max_length=512, description="`next` of the previous page")]

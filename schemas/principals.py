@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 
 from schemas.errors import Forbidden, InvalidRequest
 
+AuditOutcome = Literal["done", "refused", "failed"]
 Role = Literal["reader", "writer", "admin", "operator"]
 ROLES: tuple[Role, ...] = ("reader", "writer", "admin", "operator")
 """In ascending order: each role includes the permissions of the roles before it. Only an operator

@@ -150,6 +150,7 @@ class RunRecord(Value):
 
 
 StoppedState = Literal["failed", "timed_out", "cancelled", "interrupted"]
+RunOutcome = Literal["answered", "refused", "running", "stopped"]
 
 
 class RunStep(Value):

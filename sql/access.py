@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from schemas.api_keys import ApiKey
-from schemas.principals import ReaderScope
+from schemas.principals import AuditOutcome, ReaderScope
 from sql.errors import translate_database_errors
 from sql.page_cursor import format_cursor, parse_cursor
 from sql.pool import Connection, Pool, fetch_row, fetch_rows, fetch_value
@@ -120,11 +120,31 @@ class PgAudit:
         self._pool = pool
 
     async def list_events(
-        self, tenant: str | None, *, after: str | None, limit: int
+        self,
+        tenant: str | None,
+        *,
+        after: str | None,
+        limit: int,
+        text: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        outcome: AuditOutcome | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return events, newest first, and the next cursor. A null tenant selects all tenants."""
         rows = await fetch_rows(
-            self._pool, "list_audit_events", tenant, *parse_cursor(after), limit + 1
+            self._pool,
+            "list_audit_events",
+            tenant,
+            *parse_cursor(after),
+            limit + 1,
+            text,
+            actor,
+            action,
+            outcome,
+            since,
+            until,
         )
         last = rows[limit - 1] if len(rows) > limit else None
         return [dict(row) for row in rows[:limit]], format_cursor(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from schemas.facts import Fact, FactStatus
 from schemas.principals import Principal
+from schemas.run_records import RunOutcome
 from sql.page_cursor import format_cursor, parse_cursor
 from sql.pool import Pool, fetch_rows
 
@@ -24,7 +26,16 @@ class PgListings:
         self._pool = pool
 
     async def list_runs(
-        self, caller: Principal, *, after: str | None, limit: int
+        self,
+        caller: Principal,
+        *,
+        after: str | None,
+        limit: int,
+        text: str | None = None,
+        outcome: RunOutcome | None = None,
+        profile: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> tuple[list[Body], str | None]:
         """Return a page of runs, newest first and without candidates, and the next cursor.
 
@@ -37,6 +48,11 @@ class PgListings:
             *parse_cursor(after),
             limit + 1,
             _restrict_to_caller(caller),
+            text,
+            outcome,
+            profile,
+            since,
+            until,
         )
         page = [dict(row) for row in rows[:limit]]
         last = rows[limit - 1] if len(rows) > limit else None
@@ -81,11 +97,17 @@ class PgListings:
         return page, format_cursor(last.stated_at, last.fact_id) if last else None
 
     async def list_dead_letters(
-        self, tenant: str, *, stage: str | None, after: str | None, limit: int
+        self,
+        tenant: str,
+        *,
+        stage: str | None,
+        after: str | None,
+        limit: int,
+        code: str | None = None,
     ) -> tuple[list[Body], str | None]:
         """Return a page of dead letters, newest first, and the next cursor."""
         rows = await fetch_rows(
-            self._pool, "dead_letters", tenant, stage, *parse_cursor(after), limit + 1
+            self._pool, "dead_letters", tenant, stage, *parse_cursor(after), limit + 1, code
         )
         last = rows[limit - 1] if len(rows) > limit else None
         return [dict(row) for row in rows[:limit]], format_cursor(

@@ -27,6 +27,7 @@ def list_dead_letters(
     *,
     by_cause: Annotated[bool, Flag] = False,
     stage: str | None = None,
+    code: str | None = None,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
     after: str | None = None,
     common: RemoteOptions = DEFAULT,
@@ -39,6 +40,8 @@ def list_dead_letters(
         Group by stage and error code, with counts.
     stage
         Only dead letters of this stage.
+    code
+        Only dead letters with this error code.
     limit
         Maximum number of dead letters.
     after
@@ -49,7 +52,7 @@ def list_dead_letters(
         columns = ("events", "stage", "code", "first", "last", "latest_detail")
         return common.show_page(causes, *columns)
     return common.show_page(
-        get("/v1/dead-letters", common, stage=stage, limit=limit, after=after),
+        get("/v1/dead-letters", common, stage=stage, code=code, limit=limit, after=after),
         *("event_id", "stage", "code", "attempts", "dead_lettered_at"),
         ("document", choose_display_name),
         "detail",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.api_calls import call_api, get, post
+from anabranch.cli.api_calls import call_api, format_time, get, post
 from anabranch.cli.errors import FAILED, OK, REFUSED
 from anabranch.cli.http_client import ApiClient
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
@@ -20,6 +21,7 @@ from anabranch.cli.query import (
     print_event_line,
 )
 from schemas.errors import ConfigurationError, TransientError
+from schemas.run_records import RunOutcome
 
 app = App(
     name="runs",
@@ -30,18 +32,47 @@ DEFAULT = RemoteOptions()
 
 
 @app.command(name="list")
-def list_runs(*, limit: int = 50, after: str | None = None, common: RemoteOptions = DEFAULT) -> int:
+def list_runs(
+    *,
+    text: str | None = None,
+    outcome: RunOutcome | None = None,
+    profile: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 50,
+    after: str | None = None,
+    common: RemoteOptions = DEFAULT,
+) -> int:
     """List runs, the latest first.
 
     Parameters
     ----------
+    text
+        Only runs with this text in the question or the answer.
+    outcome
+        Only runs that ended so, or that are running.
+    profile
+        Only runs of this profile.
+    since
+        Only runs received at this time or later.
+    until
+        Only runs received before this time.
     limit
         Maximum number of runs.
     after
         Cursor printed with the previous page.
     """
-    page = get("/v1/runs", common, limit=limit, after=after)
-    columns = ("run_id", "received_at", "kind", "generation", "refused", "query")
+    page = get(
+        "/v1/runs",
+        common,
+        text=text,
+        outcome=outcome,
+        profile=profile,
+        **{"from": format_time(since), "to": format_time(until)},
+        limit=limit,
+        after=after,
+    )
+    columns = ("run_id", "received_at", "kind", "generation", "profile", "refused", "query")
     return common.show_page(page, *columns)
 
 

@@ -6,10 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 
-from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
+from api.dependencies import (
+    Caller,
+    FromTime,
+    PageCursor,
+    PageLimit,
+    ServicesDep,
+    UntilTime,
+    WholeTenant,
+)
 from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel, Time
 from api.sessions import LINK_LIFETIME_S
@@ -22,6 +30,7 @@ from schemas.api_keys import (
     RotationRequest,
 )
 from schemas.errors import Forbidden
+from schemas.principals import AuditOutcome
 
 router = APIRouter(route_class=OperationRoute)
 KeyId = Annotated[
@@ -131,7 +140,20 @@ async def create_login_link(services: ServicesDep, caller: Caller) -> LoginLink:
 @router.get("/audit", tags=["audit"], operation_id="list_audit")
 @operation("admin")
 async def list_audit_events(
-    services: ServicesDep, caller: WholeTenant, after: PageCursor = None, limit: PageLimit = 50
+    services: ServicesDep,
+    caller: WholeTenant,
+    text: Annotated[
+        str | None, Query(min_length=1, max_length=1024, description="In any field of the action.")
+    ] = None,
+    actor: Annotated[str | None, Query(max_length=1024)] = None,
+    action: Annotated[str | None, Query(max_length=64)] = None,
+    outcome: Annotated[
+        AuditOutcome | None, Query(description="`failed`: with any code of an error.")
+    ] = None,
+    since: FromTime = None,
+    until: UntilTime = None,
+    after: PageCursor = None,
+    limit: PageLimit = 50,
 ) -> Page[AuditEvent]:
     """List administrative actions, the latest first.
 
@@ -139,6 +161,14 @@ async def list_audit_events(
     """
     sees_all_tenants = caller.role == "operator" and caller.home_tenant is None
     items, next_cursor = await services.audit_events.list_events(
-        None if sees_all_tenants else caller.tenant, after=after, limit=limit
+        None if sees_all_tenants else caller.tenant,
+        after=after,
+        limit=limit,
+        text=text,
+        actor=actor,
+        action=action,
+        outcome=outcome,
+        since=since,
+        until=until,
     )
     return Page[AuditEvent].model_validate({"items": items, "next": next_cursor})

@@ -68,12 +68,13 @@ async def list_dead_letters(
     services: ServicesDep,
     caller: WholeTenant,
     stage: Annotated[str | None, Query(max_length=64)] = None,
+    code: Annotated[str | None, Query(max_length=64)] = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[DeadLetter]:
     """List open dead letters."""
     items, next_cursor = await services.listings.list_dead_letters(
-        caller.tenant, stage=stage, after=after, limit=limit
+        caller.tenant, stage=stage, code=code, after=after, limit=limit
     )
     return Page[DeadLetter].model_validate({"items": items, "next": next_cursor})
 

@@ -6,18 +6,18 @@ import json
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import format_sse_event
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
+from api.dependencies import Caller, FromTime, PageCursor, PageLimit, ServicesDep, UntilTime
 from api.operations import OperationRoute, operation
 from api.responses import JsonObject, Page, ResponseModel, Time
 from api.sse import MEDIA_TYPE, stream_messages
 from schemas.errors import InvalidRequest
 from schemas.questions import QueryRequest, QueryResponse, SearchResponse
-from schemas.run_records import RunDiff, RunMessage, RunStatus, StoppedState
+from schemas.run_records import RunDiff, RunMessage, RunOutcome, RunStatus, StoppedState
 
 router = APIRouter(route_class=OperationRoute, tags=["runs"])
 
@@ -61,6 +61,7 @@ class RunSummary(ResponseModel):
     state: RunState
     generation: str | None
     query: str | None
+    profile: str | None
     refused: bool | None
     answer: str | None
 
@@ -131,10 +132,33 @@ class Rerun(ResponseModel):
 @router.get("/runs", operation_id="list_runs")
 @operation("reader")
 async def list_runs(
-    services: ServicesDep, caller: Caller, after: PageCursor = None, limit: PageLimit = 50
+    services: ServicesDep,
+    caller: Caller,
+    text: Annotated[
+        str | None,
+        Query(min_length=1, max_length=1024, description="In the question or the answer."),
+    ] = None,
+    outcome: Annotated[
+        RunOutcome | None,
+        Query(description="`answered`: searches too. `stopped`: before there was an answer."),
+    ] = None,
+    profile: Annotated[str | None, Query(max_length=64)] = None,
+    since: FromTime = None,
+    until: UntilTime = None,
+    after: PageCursor = None,
+    limit: PageLimit = 50,
 ) -> Page[RunSummary]:
-    """List runs."""
-    items, next_cursor = await services.listings.list_runs(caller, after=after, limit=limit)
+    """List runs, the latest first."""
+    items, next_cursor = await services.listings.list_runs(
+        caller,
+        after=after,
+        limit=limit,
+        text=text,
+        outcome=outcome,
+        profile=profile,
+        since=since,
+        until=until,
+    )
     return Page[RunSummary].model_validate({"items": items, "next": next_cursor})
 
 

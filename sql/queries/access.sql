@@ -45,7 +45,12 @@ insert into audit_events (id, tenant, occurred_at, actor, role, action, subject,
 on conflict do nothing
 
 -- name: list_audit_events
--- Audit events of a tenant or of all, newest first, after a cursor.
+-- Audit events of a tenant or of all, newest first, after a cursor: with text $5 in their fields, of actor $6, action $7
+-- and outcome $8 ('failed': any code of an error), from $9 until $10.
 select id as audit_id, tenant, occurred_at, actor, role, action, subject, request_id, outcome from audit_events
 where ($1::text is null or tenant = $1) and ($2::timestamptz is null or (occurred_at, id) < ($2, $3::uuid))
+  and ($5::text is null or strpos(lower(concat_ws(' ', actor, role, action, subject, request_id, tenant)), lower($5)) > 0)
+  and ($6::text is null or actor = $6) and ($7::text is null or action = $7)
+  and ($8::text is null or $8 = case when outcome in ('done', 'refused') then outcome else 'failed' end)
+  and ($9::timestamptz is null or occurred_at >= $9) and ($10::timestamptz is null or occurred_at < $10)
 order by occurred_at desc, id desc limit $4

@@ -9,7 +9,7 @@ select
   coalesce(l.document_summary ->> 'filename', d.filename) as filename, coalesce(l.document_summary ->> 'source_uri', d.source_uri) as source_uri
 from dead_letters l
 left join documents d on d.id = l.document_id and d.tenant = $1
-where coalesce(l.tenant, 'default') = $1 and l.closed_at is null and ($2::text is null or l.stage = $2)
+where coalesce(l.tenant, 'default') = $1 and l.closed_at is null and ($2::text is null or l.stage = $2) and ($6::text is null or l.code = $6)
   and ($3::timestamptz is null or (l.dead_lettered_at, l.event_id) < ($3, $4::uuid))
 order by l.dead_lettered_at desc, l.event_id desc
 limit $5

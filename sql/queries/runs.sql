@@ -52,11 +52,19 @@ where process_id is not null and answered_at is null and stopped is null and pro
 returning id as run_id, tenant, (select value ->> 'step' from jsonb_each(steps) order by key::int desc limit 1) as step
 
 -- name: runs
--- Runs, newest first, without their recorded details.
-select id as run_id, kind, received_at, generation, answered_at, request -> 'query' as query, response -> 'refused' as refused, response -> 'answer' as answer,
+-- Runs, newest first, without their recorded details: with text $6 in question or answer, outcome $7, profile $8, and
+-- received from $9 until $10.
+select id as run_id, kind, received_at, generation, answered_at, request -> 'query' as query, request -> 'profile' as profile, response -> 'refused' as refused, response -> 'answer' as answer,
   {run_state}
 from runs
 where tenant = $1 and ($5::text is null or requested_by = $5) and ($2::timestamptz is null or (coalesce(received_at, answered_at), id) < ($2, $3::uuid))
+  and ($6::text is null or strpos(lower(request ->> 'query'), lower($6)) > 0 or strpos(lower(response ->> 'answer'), lower($6)) > 0)
+  and ($7::text is null or $7 = case
+    when answered_at is not null then case when (response ->> 'refused')::bool then 'refused' else 'answered' end
+    when stopped is not null or deadline < now() then 'stopped'
+    when deadline is not null then 'running' end)
+  and ($8::text is null or request ->> 'profile' = $8)
+  and ($9::timestamptz is null or coalesce(received_at, answered_at) >= $9) and ($10::timestamptz is null or coalesce(received_at, answered_at) < $10)
 order by coalesce(received_at, answered_at) desc, id desc
 limit $4
 

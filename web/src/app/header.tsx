@@ -10,6 +10,7 @@ import { useLiveState } from '@/shared/api/live';
 import { useReadiness } from '@/shared/api/readiness';
 import { LANGUAGES, type Language, useLanguage, useWords } from '@/shared/i18n';
 import { State } from '@/shared/ui/bits';
+import { LogPosition } from './log-position';
 import classes from './shell.module.css';
 import { TenantSwitch } from './tenant-switch';
 import { appWords } from './words';
@@ -36,6 +37,7 @@ export function Header({ onHelp }: { onHelp: () => void }) {
         label={ready.isError ? words.notReady : words.ready}
       />
       <State tone={live.state === 'live' ? 'ok' : 'busy'} label={liveLabel} />
+      <LogPosition />
       <TenantSwitch />
       <span style={{ flex: 1 }} />
       <Button

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'react';
 import { api, call } from '@/shared/api/client';
 import { useWords } from '@/shared/i18n';
 import { useKeys } from '@/shared/keys';
+import { useProfiles } from '@/tune/profiles';
 import classes from './answer.module.css';
 import type { QueryRequest } from './run-data';
 import { queryWords } from './words';
@@ -47,14 +48,10 @@ export function AskForm({
     queryKey: ['collections'],
     queryFn: () => call(api.GET('/v1/collections')),
   });
-  const profiles = useQuery({
-    queryKey: ['profiles'],
-    queryFn: () => call(api.GET('/v1/profiles')),
-    staleTime: 60_000,
-  });
+  const profiles = useProfiles();
   useKeys([{ keys: '/', label: words.focus, run: () => input.current?.select() }]);
   const names = (collections.data?.items ?? []).flatMap(({ name }) => (name ? [name] : []));
-  const workflows = (profiles.data?.items ?? [])
+  const workflows = (profiles.data ?? [])
     .filter(({ type }) => type === 'workflow')
     .map(({ name }) => name);
   const submit = () => {

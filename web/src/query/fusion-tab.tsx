@@ -7,6 +7,7 @@ import { api, call } from '@/shared/api/client';
 import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
 import { EmptyState, QueryState } from '@/shared/ui/states';
+import { useProfiles } from '@/tune/profiles';
 import { allFields, type JsonSchema, readSection } from '@/tune/schema';
 import { AddendLegend, AddendTable, RankChart } from './rank-chart';
 import { mergeOverrides, type RecordedRun } from './run-data';
@@ -193,12 +194,8 @@ function Actions({
   const copied = useWords(queryWords).copied;
   const [saving, save] = useDisclosure(false);
   const overridesCopy = useClipboard();
-  const profiles = useQuery({
-    queryKey: ['profiles'],
-    queryFn: () => call(api.GET('/v1/profiles')),
-    staleTime: 60_000,
-  });
-  const existing = (profiles.data?.items ?? [])
+  const profiles = useProfiles();
+  const existing = (profiles.data ?? [])
     .filter(({ type }) => type === 'fusion')
     .map(({ name }) => name);
   const { request } = run;

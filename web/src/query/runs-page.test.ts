@@ -11,6 +11,7 @@ const answered: Summary = {
   state: 'completed',
   generation: 'g1',
   query: 'How many days?',
+  profile: 'default',
   refused: false,
   answer: '45',
 };

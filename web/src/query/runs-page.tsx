@@ -2,22 +2,24 @@ import { Button, Group, Select, TextInput } from '@mantine/core';
 import { useDebouncedCallback } from '@mantine/hooks';
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { useCallback, useMemo, useState } from 'react';
+import { useCallback, useState } from 'react';
 import { api, call, type Schemas } from '@/shared/api/client';
 import { type LiveMessage, useLive } from '@/shared/api/live';
 import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
 import { useKeys } from '@/shared/keys';
 import { Ago, State, type Tone } from '@/shared/ui/bits';
+import { DateRange, toPeriod } from '@/shared/ui/date-range';
 import { Page } from '@/shared/ui/page';
 import { EmptyState, QueryState } from '@/shared/ui/states';
 import { type Column, DataTable } from '@/shared/ui/table';
+import { useProfiles } from '@/tune/profiles';
 import classes from './answer.module.css';
 import { splitAnswer } from './answer-text';
 import { queryWords } from './words';
 
 type Summary = Schemas['RunSummary'];
-const STATES = ['all', 'answered', 'refused', 'running', 'stopped'] as const;
+const STATES = ['answered', 'refused', 'running', 'stopped'] as const;
 type Outcome = keyof typeof TONES;
 const TONES = {
   answered: 'ok',
@@ -39,13 +41,6 @@ export function outcomeOf(run: Summary): Outcome {
   return run.refused ? 'refused' : 'answered';
 }
 
-function isInState(run: Summary, state: string): boolean {
-  const outcome = outcomeOf(run);
-  if (state === 'answered') return outcome === 'answered' || outcome === 'found';
-  if (state === 'stopped') return TONES[outcome] === 'bad' || TONES[outcome] === 'warn';
-  return state === 'all' || outcome === state;
-}
-
 /** The history of questions, the newest first. */
 export function RunsPage() {
   const words = useWords(queryWords).runs;
@@ -55,20 +50,28 @@ export function RunsPage() {
   const client = useQueryClient();
   const search = useSearch({ strict: false });
   const [text, setText] = useState(search.q ?? '');
-  const state = search.state ?? 'all';
+  const outcome = STATES.find((state) => state === search.state);
+  const profiles = useProfiles();
+  const filters = {
+    ...(search.q ? { text: search.q } : {}),
+    ...(outcome ? { outcome } : {}),
+    ...(search.profile ? { profile: search.profile } : {}),
+    ...toPeriod(search),
+  };
   const setSearch = (change: Record<string, string | undefined>) =>
     navigate({ to: '/runs', search: { ...search, ...change }, replace: true });
   const setQuery = useDebouncedCallback((q: string) => void setSearch({ q: q || undefined }), 250);
   const runs = useInfiniteQuery({
-    queryKey: ['runs', 'list'],
+    queryKey: ['runs', 'list', filters],
     queryFn: ({ pageParam }) =>
       call(
         api.GET('/v1/runs', {
-          params: { query: { limit: 100, ...(pageParam ? { after: pageParam } : {}) } },
+          params: { query: { limit: 100, ...filters, ...(pageParam ? { after: pageParam } : {}) } },
         }),
       ),
     initialPageParam: '',
     getNextPageParam: (page) => page.next,
+    placeholderData: (previous) => previous,
   });
   const refresh = useDebouncedCallback(
     () => void client.invalidateQueries({ queryKey: ['runs', 'list'] }),
@@ -89,13 +92,8 @@ export function RunsPage() {
       run: () => document.querySelector<HTMLElement>('[data-run-search]')?.focus(),
     },
   ]);
-  const all = useMemo(() => (runs.data?.pages ?? []).flatMap((page) => page.items), [runs.data]);
-  const needle = (search.q ?? '').toLocaleLowerCase();
-  const rows = all.filter(
-    (run) =>
-      isInState(run, state) &&
-      `${run.query ?? ''} ${run.answer ?? ''}`.toLocaleLowerCase().includes(needle),
-  );
+  const rows = (runs.data?.pages ?? []).flatMap((page) => page.items);
+  const workflows = (profiles.data ?? []).filter(({ type }) => type === 'workflow');
   const columns: Column<Summary>[] = [
     {
       key: 'question',
@@ -125,6 +123,7 @@ export function RunsPage() {
         </div>
       ),
     },
+    { key: 'profile', label: labels.profile, cell: (run) => run.profile ?? '—' },
     { key: 'generation', label: words.columns.generation, cell: (run) => run.generation ?? '—' },
     {
       key: 'duration',
@@ -147,7 +146,7 @@ export function RunsPage() {
   ];
   return (
     <Page title={words.title}>
-      <Group gap="xs">
+      <Group gap="xs" align="flex-end">
         <TextInput
           data-run-search
           aria-label={words.search}
@@ -161,16 +160,34 @@ export function RunsPage() {
         />
         <Select
           aria-label={words.state}
+          placeholder={words.anyState}
           w={180}
           data={STATES.map((value) => ({ value, label: words.states[value] }))}
-          value={state}
-          allowDeselect={false}
-          onChange={(value) => setSearch({ state: value === 'all' ? undefined : (value ?? '') })}
+          value={outcome ?? null}
+          clearable
+          clearButtonProps={{ 'aria-label': words.anyState }}
+          onChange={(value) => setSearch({ state: value ?? undefined })}
         />
+        <Select
+          aria-label={labels.profile}
+          placeholder={words.anyProfile}
+          w={180}
+          data={[
+            ...new Set([
+              ...workflows.map(({ name }) => name),
+              ...(search.profile ? [search.profile] : []),
+            ]),
+          ]}
+          value={search.profile ?? null}
+          clearable
+          clearButtonProps={{ 'aria-label': words.anyProfile }}
+          onChange={(value) => setSearch({ profile: value ?? undefined })}
+        />
+        <DateRange days={search} onChange={setSearch} />
       </Group>
       <QueryState query={runs} rows={12}>
         {() =>
-          all.length === 0 ? (
+          rows.length === 0 && Object.keys(filters).length === 0 ? (
             <EmptyState
               title={words.empty}
               command={'anabranch query "…"'}
@@ -180,7 +197,7 @@ export function RunsPage() {
                 </Button>
               }
             />
-          ) : rows.length === 0 && !runs.hasNextPage ? (
+          ) : rows.length === 0 ? (
             <EmptyState
               title={words.nothing}
               action={
@@ -188,7 +205,7 @@ export function RunsPage() {
                   variant="default"
                   onClick={() => {
                     setText('');
-                    void setSearch({ q: undefined, state: undefined });
+                    void navigate({ to: '/runs', search: {}, replace: true });
                   }}
                 >
                   {words.clear}

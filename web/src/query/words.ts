@@ -93,8 +93,9 @@ export const queryWords = defineWords(
       title: 'Runs',
       search: 'Search questions and answers',
       state: 'State',
+      anyState: 'Any state',
+      anyProfile: 'Any profile',
       states: {
-        all: 'all states',
         answered: 'answered',
         refused: 'refused',
         running: 'running',
@@ -221,8 +222,9 @@ export const queryWords = defineWords(
       title: 'Execuções',
       search: 'Buscar em perguntas e respostas',
       state: 'Estado',
+      anyState: 'Qualquer estado',
+      anyProfile: 'Qualquer perfil',
       states: {
-        all: 'todos os estados',
         answered: 'respondidas',
         refused: 'sem resposta',
         running: 'em andamento',

@@ -15,6 +15,8 @@ export const sharedWords = defineWords(
     nameToConfirm: (name: string) => `Type ${name} to confirm.`,
     none: 'none',
     rows: (n: string) => `${n} rows`,
+    since: 'Since',
+    until: 'Until',
     signIn: {
       title: 'Sign in',
       hint: 'Open the link that `anabranch up` printed, or run this command for a new one:',
@@ -37,6 +39,8 @@ export const sharedWords = defineWords(
     nameToConfirm: (name) => `Digite ${name} para confirmar.`,
     none: 'nenhum',
     rows: (n) => `${n} linhas`,
+    since: 'Desde',
+    until: 'Até',
     signIn: {
       title: 'Entrar',
       hint: 'Abra o link que `anabranch up` mostrou, ou execute este comando para obter outro:',

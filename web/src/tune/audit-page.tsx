@@ -1,11 +1,13 @@
-import { Button, Group, Select, Stack, Text, TextInput } from '@mantine/core';
+import { Autocomplete, Button, Group, Select, Stack, Text, TextInput } from '@mantine/core';
+import { useDebouncedCallback } from '@mantine/hooks';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
 import type { Search } from '@/app/router';
 import { appWords } from '@/app/words';
 import { api, call, type Schemas } from '@/shared/api/client';
-import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
 import { Ago, Id, State } from '@/shared/ui/bits';
+import { DateRange, toPeriod } from '@/shared/ui/date-range';
 import { Page } from '@/shared/ui/page';
 import { EmptyState, ErrorState, LoadingState } from '@/shared/ui/states';
 import { type Column, DataTable } from '@/shared/ui/table';
@@ -19,22 +21,68 @@ export function AuditPage() {
   const screens = useWords(appWords).screens;
   const words = useWords(auditWords);
   const shared = useWords(sharedWords);
-  const format = useFormat();
   const navigate = useNavigate();
   const search = useSearch({ strict: false });
-  const trail = usePages(['audit'], (after) =>
-    call(api.GET('/v1/audit', { params: { query: { limit: 100, ...(after ? { after } : {}) } } })),
+  const [text, setText] = useState(search.q ?? '');
+  const outcome = OUTCOMES.find((one) => one === search.outcome);
+  const filters = {
+    ...(search.q ? { text: search.q } : {}),
+    ...(search.actor ? { actor: search.actor } : {}),
+    ...(search.action ? { action: search.action } : {}),
+    ...(outcome ? { outcome } : {}),
+    ...toPeriod(search),
+  };
+  const trail = usePages(['audit', filters], (after) =>
+    call(
+      api.GET('/v1/audit', {
+        params: { query: { limit: 100, ...filters, ...(after ? { after } : {}) } },
+      }),
+    ),
   );
-  const all = trail.data?.pages.flatMap((page) => page.items) ?? [];
-  const shown = all.filter((event) => matches(event, search));
+  const shown = trail.data?.pages.flatMap((page) => page.items) ?? [];
   const show = (next: Search) =>
     navigate({ to: '/audit', search: (old: Search) => ({ ...old, ...next }), replace: true });
-  const actions = [...new Set(all.map((event) => event.action))].sort();
+  const showText = useDebouncedCallback((q: string) => void show({ q: q || undefined }), 250);
+  const isFiltered = Object.keys(filters).length > 0;
+  // Those of the first page suggest; others may be typed in.
+  const suggest = (field: 'actor' | 'action') =>
+    [...new Set(shown.map((one) => one[field]))].sort();
   return (
     <Page title={screens.audit} subtitle={words.subtitle}>
+      <Group gap="sm" align="flex-end">
+        <TextInput
+          aria-label={words.filter}
+          placeholder={words.filter}
+          value={text}
+          onChange={(event) => {
+            setText(event.currentTarget.value);
+            showText(event.currentTarget.value);
+          }}
+          style={{ flex: '1 1 220px', maxWidth: 320 }}
+        />
+        {(['actor', 'action'] as const).map((field) => (
+          <Chosen
+            key={`${field} ${search[field]}`}
+            label={field === 'actor' ? words.anyActor : words.anyAction}
+            value={search[field] ?? ''}
+            data={suggest(field)}
+            onChange={(value) => show({ [field]: value })}
+          />
+        ))}
+        <Select
+          aria-label={words.outcome}
+          placeholder={words.anyOutcome}
+          data={OUTCOMES.map((value) => ({ value, label: words.outcomes[value] }))}
+          value={outcome ?? null}
+          clearable
+          clearButtonProps={{ 'aria-label': words.anyOutcome }}
+          onChange={(value) => show({ outcome: value ?? undefined })}
+        />
+        <DateRange days={search} onChange={show} />
+      </Group>
       {trail.isError && <ErrorState error={trail.error} onRetry={() => trail.refetch()} />}
       {trail.isPending && <LoadingState rows={12} />}
-      {trail.data && all.length === 0 && (
+      {trail.data && shown.length === 0 && !isFiltered && (
         <EmptyState
           title={words.none}
           action={
@@ -49,54 +97,25 @@ export function AuditPage() {
           </Text>
         </EmptyState>
       )}
-      {all.length > 0 && (
+      {trail.data && shown.length === 0 && isFiltered && (
+        <EmptyState
+          title={words.nothingShown}
+          action={
+            <Button
+              variant="default"
+              onClick={() => {
+                setText('');
+                void navigate({ to: '/audit', search: {}, replace: true });
+              }}
+            >
+              {words.showAll}
+            </Button>
+          }
+        />
+      )}
+      {shown.length > 0 && (
         <Stack gap="sm">
-          <Group gap="sm">
-            <TextInput
-              aria-label={words.filter}
-              placeholder={words.filter}
-              defaultValue={search.q ?? ''}
-              onChange={(event) => show({ q: event.currentTarget.value || undefined })}
-              style={{ flex: '1 1 220px', maxWidth: 320 }}
-            />
-            <Select
-              aria-label={words.action}
-              placeholder={words.anyAction}
-              data={actions}
-              value={search.action ?? null}
-              clearable
-              searchable
-              clearButtonProps={{ 'aria-label': words.anyAction }}
-              onChange={(value) => show({ action: value ?? undefined })}
-            />
-            <Select
-              aria-label={words.outcome}
-              placeholder={words.anyOutcome}
-              data={Object.entries(words.outcomes).map(([value, label]) => ({ value, label }))}
-              value={search.outcome ?? null}
-              clearable
-              clearButtonProps={{ 'aria-label': words.anyOutcome }}
-              onChange={(value) => show({ outcome: value ?? undefined })}
-            />
-            <Text size="xs" c="dimmed" role="status">
-              {words.shown(format.count(shown.length), format.count(all.length))}
-            </Text>
-          </Group>
-          {shown.length === 0 ? (
-            <EmptyState
-              title={words.nothingShown}
-              action={
-                <Button
-                  variant="default"
-                  onClick={() => show({ q: undefined, action: undefined, outcome: undefined })}
-                >
-                  {words.showAll}
-                </Button>
-              }
-            />
-          ) : (
-            <Trail events={shown} />
-          )}
+          <Trail events={shown} />
           {trail.hasNextPage && (
             <Button
               variant="default"
@@ -113,24 +132,41 @@ export function AuditPage() {
   );
 }
 
-export function outcomeOf(event: AuditEvent): 'done' | 'refused' | 'failed' {
-  return event.outcome === 'done' || event.outcome === 'refused' ? event.outcome : 'failed';
+/** A whole value, chosen from those that are shown or typed in and confirmed with Enter. */
+function Chosen({
+  label,
+  value,
+  data,
+  onChange,
+}: {
+  label: string;
+  value: string;
+  data: string[];
+  onChange: (value: string | undefined) => void;
+}) {
+  const [typed, setTyped] = useState(value);
+  const commit = (next: string) => next !== value && onChange(next.trim() || undefined);
+  return (
+    <Autocomplete
+      aria-label={label}
+      placeholder={label}
+      data={data}
+      value={typed}
+      onChange={(next) => {
+        setTyped(next);
+        if (next === '') commit(next);
+      }}
+      onOptionSubmit={commit}
+      onBlur={() => commit(typed)}
+      onKeyDown={(event) => event.key === 'Enter' && commit(typed)}
+    />
+  );
 }
 
-export function matches(event: AuditEvent, { q, action, outcome }: Search): boolean {
-  const text = [
-    event.actor,
-    event.role,
-    event.action,
-    event.subject,
-    event.request_id,
-    event.tenant,
-  ];
-  return (
-    (action === undefined || event.action === action) &&
-    (outcome === undefined || outcomeOf(event) === outcome) &&
-    (q === undefined || text.join(' ').toLowerCase().includes(q.toLowerCase()))
-  );
+const OUTCOMES = ['done', 'refused', 'failed'] as const;
+
+export function outcomeOf(event: AuditEvent): (typeof OUTCOMES)[number] {
+  return event.outcome === 'done' || event.outcome === 'refused' ? event.outcome : 'failed';
 }
 
 const TONES = { done: 'ok', refused: 'warn', failed: 'bad' } as const;

@@ -1,4 +1,4 @@
-import { Button, Group, Stack, Text, TextInput, Title } from '@mantine/core';
+import { Button, Group, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import type { Search } from '@/app/router';
@@ -6,6 +6,7 @@ import { api, call, type Schemas } from '@/shared/api/client';
 import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
 import { Ago } from '@/shared/ui/bits';
+import { DateRange, toPeriod } from '@/shared/ui/date-range';
 import { EmptyState, QueryState } from '@/shared/ui/states';
 import { DataTable } from '@/shared/ui/table';
 import { download } from './download';
@@ -18,16 +19,16 @@ export function JudgementsTab() {
   const words = useWords(evaluationWords);
   const navigate = useNavigate();
   const search = useSearch({ strict: false });
-  const { since, until } = search;
+  const { from, to } = toPeriod(search);
   const judgements = useQuery({
-    queryKey: ['judgements', since, until],
+    queryKey: ['judgements', from, to],
     queryFn: () =>
       call(
         api.GET('/v1/judgements', {
           params: {
             query: {
-              ...(since ? { since: startOfDay(since, 0) } : {}),
-              ...(until ? { until: startOfDay(until, 1) } : {}),
+              ...(from ? { since: from } : {}),
+              ...(to ? { until: to } : {}),
             },
           },
         }),
@@ -38,15 +39,7 @@ export function JudgementsTab() {
   return (
     <Stack gap="md">
       <Group gap="sm" align="flex-end">
-        {(['since', 'until'] as const).map((name) => (
-          <TextInput
-            key={name}
-            type="date"
-            label={words[name]}
-            value={search[name] ?? ''}
-            onChange={(event) => show({ [name]: event.currentTarget.value || undefined })}
-          />
-        ))}
+        <DateRange days={search} onChange={show} />
         <Button
           variant="default"
           disabled={judgements.data === undefined}
@@ -71,13 +64,6 @@ export function JudgementsTab() {
       </QueryState>
     </Stack>
   );
-}
-
-/** The start of a local day, or of the one after it. */
-export function startOfDay(date: string, later: number): string {
-  const day = new Date(`${date}T00:00`);
-  day.setDate(day.getDate() + later);
-  return day.toISOString();
 }
 
 function Golden({ data }: { data: Judgements }) {

@@ -1,6 +1,6 @@
 import { Button, Checkbox, Group, Stack, Text, Title } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
-import { useEffect, useState } from 'react';
+import { useState } from 'react';
 import { api, call } from '@/shared/api/client';
 import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
@@ -14,8 +14,6 @@ import { type Cause, type DeadLetter, nameOf } from './selection';
 import { deadLetterWords } from './words';
 
 const PAGE = 200;
-// The API filters by stage; a rare cause among many of its stage needs some pages more.
-const MIN_SHOWN = 30;
 
 /** The dead letters of one cause, to open, redrive or discard. */
 export function Letters({
@@ -35,23 +33,20 @@ export function Letters({
   const { stage, code } = cause;
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const pages = useInfiniteQuery({
-    queryKey: ['dead-letters', 'of-stage', stage],
+    queryKey: ['dead-letters', 'of-cause', stage, code],
     queryFn: ({ pageParam }) =>
       call(
         api.GET('/v1/dead-letters', {
-          params: { query: { stage, limit: PAGE, ...(pageParam ? { after: pageParam } : {}) } },
+          params: {
+            query: { stage, code, limit: PAGE, ...(pageParam ? { after: pageParam } : {}) },
+          },
         }),
       ),
     initialPageParam: '',
     getNextPageParam: (page) => page.next ?? undefined,
   });
-  const rows = (pages.data?.pages ?? [])
-    .flatMap((page) => page.items)
-    .filter((row) => row.code === code);
+  const rows = (pages.data?.pages ?? []).flatMap((page) => page.items);
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
-  useEffect(() => {
-    if (rows.length < MIN_SHOWN && hasNextPage && !isFetchingNextPage) fetchNextPage();
-  }, [rows.length, hasNextPage, isFetchingNextPage, fetchNextPage]);
   const selected = rows.filter((row) => chosen.has(row.event_id)).map((row) => row.event_id);
   const selection = selected.length > 0 ? { event_ids: selected } : { stage, code };
   const count = format.count(selected.length > 0 ? selected.length : (cause.events ?? rows.length));
@@ -145,7 +140,7 @@ export function Letters({
           }
         />
       )}
-      {rows.length === 0 && !hasNextPage ? (
+      {rows.length === 0 ? (
         <Text c="dimmed">{words.noMore}</Text>
       ) : (
         <DataTable
