@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from api.sessions import BrowserSessions
 from api.signed_links import LinkSigner
@@ -13,7 +12,6 @@ from api.signed_links import LinkSigner
 # Types alone: routes import no service, and thus the OpenAPI document needs no database driver.
 if TYPE_CHECKING:
     from retrieval.profiles import ProfileCatalog
-    from schemas.entities import EntityAmendment
     from schemas.findings import Finding
     from schemas.judgements import FeedbackReceipt, FeedbackRequest
     from schemas.ports.engines import BlobStore
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from services.api_keys import ApiKeyService
     from services.audit_log import AuditLog
     from services.collections import CollectionService
+    from services.entities import EntityService
     from services.erasure.service import ErasureService
     from services.facts import FactService
     from services.generations.exams import ExamService
@@ -60,7 +59,7 @@ class Services:
     ingest: IngestService
     documents: PgDocuments
     entities: PgEntities
-    amend_entity: Callable[[Principal, UUID, EntityAmendment], Awaitable[dict[str, Any]]]
+    entity_changes: EntityService
     graph: GraphServer | None  # None: no server is configured
     collections: CollectionService
     listings: PgListings

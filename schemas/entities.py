@@ -1,8 +1,9 @@
-"""Aliases of entities: those that people give, and those that documents state."""
+"""Aliases of entities, and corrections of what documents state about them."""
 
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -27,8 +28,16 @@ Alias = Annotated[
 ]
 
 
+EntityType = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True, min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$"
+    ),
+]
+
+
 class EntityAmendment(BaseModel):
-    """Changes to the aliases of an entity."""
+    """Changes to the aliases and the type of an entity."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,4 +51,25 @@ class EntityAmendment(BaseModel):
     )
     remove_aliases: list[Alias] = Field(
         [], max_length=MAX_ALIASES, description="Added or found aliases to remove."
+    )
+    type: EntityType | None = Field(
+        None, description="Type to set, such as ORG. Null: the type that documents state."
+    )
+
+
+class EntityMergeRequest(BaseModel):
+    """The entity that another one becomes part of."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    into: UUID = Field(description="Id of the entity, which gives its name and its type.")
+
+
+class EntitySplitRequest(BaseModel):
+    """The part of an entity that becomes an entity of its own again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    part: str = Field(
+        min_length=1, max_length=1024, description="Id of the part, or a name whatever its case."
     )

@@ -1,8 +1,9 @@
-"""Publish changes to the aliases of entities."""
+"""Publish changes to entities: their aliases, their types, and which of them are one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from uuid import UUID
 
 from schemas.entities import MAX_ALIASES, EntityAmendment
 from schemas.errors import InvalidRequest, unknown_resource_error
-from schemas.events import EntityAmended
+from schemas.events import EntityAmended, EntityMerged, EntityRetyped, EntitySplit
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.topics import CONTROL
@@ -19,10 +20,11 @@ from streams.codec import Codec
 from streams.publisher import build_root_event
 
 CE_SOURCE = "anabranch/entities"
+Details = dict[str, Any]
 
 
 class EntityTables(Protocol):
-    async def get_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None: ...
+    async def get_entity(self, caller: Principal, entity_id: UUID) -> Details | None: ...
 
     async def find_unknown_aliases(
         self, tenant: str, entity_id: UUID, aliases: Sequence[str], *, with_found: bool
@@ -31,9 +33,16 @@ class EntityTables(Protocol):
         `with_found`, from documents.
         """
 
+    async def fetch_correction(self, tenant: str, entity_id: UUID) -> Details | None:
+        """Return `type` and `parent_id` as people have decided them."""
+
 
 @dataclass(frozen=True, slots=True)
 class EntityService:
+    """Each call publishes a change, waits until stage `control` has projected it, and returns the
+    entity with `status`. Raises NotFound, InvalidRequest, LogUnavailable.
+    """
+
     log: RecordAppender
     codec: Codec
     tables: EntityTables
@@ -43,14 +52,19 @@ class EntityService:
 
     async def amend_entity(
         self, caller: Principal, entity_id: UUID, amendment: EntityAmendment
-    ) -> dict[str, Any]:
-        """Publish the change, wait until stage `control` has projected it, and return the entity.
-
-        Raises NotFound, InvalidRequest (no change, unknown or too many aliases), LogUnavailable.
-        """
+    ) -> Details:
+        """Add and remove aliases, and set the type."""
         entity = await self._fetch_entity(caller, entity_id)
+        entity_id = entity["id"]
         added, removed = amendment.add_aliases, amendment.remove_aliases
-        self._check_counts(entity, amendment)
+        sets_type = "type" in amendment.model_fields_set
+        if not (added or removed or sets_type):
+            raise InvalidRequest(
+                "The request changes nothing.",
+                code="NOTHING_TO_AMEND",
+                remedy="Name an alias to add or to remove, or a type.",
+            )
+        _check_alias_count(entity, added)
         unknown = await self._find_removed(caller, entity_id, removed)
         if unknown:
             raise InvalidRequest(
@@ -61,26 +75,126 @@ class EntityService:
                     "stand in documents and cannot be removed."
                 ),
             )
-        event = build_root_event(
-            EntityAmended(
-                tenant=caller.tenant,
-                entity_id=entity_id,
-                add_aliases=added,
-                remove_aliases=removed,
-            ),
-            self.fresh_id(),
-            CE_SOURCE,
-            self.clock,
-            tenant=caller.tenant,
-        )
-        await self.log.append([await self.codec.encode(event, CONTROL, str(entity_id))])
+        # The type that documents state needs no correction.
+        type_ = amendment.type if amendment.type != _get_stated_type(entity) else None
+        events: list[EntityAmended | EntityRetyped] = []
+        if added or removed:
+            events.append(
+                EntityAmended(
+                    tenant=caller.tenant,
+                    entity_id=entity_id,
+                    add_aliases=added,
+                    remove_aliases=removed,
+                )
+            )
+        if sets_type:
+            events.append(EntityRetyped(tenant=caller.tenant, entity_id=entity_id, type=type_))
 
         async def is_projected() -> bool:
             missing = await self.tables.find_unknown_aliases(
                 caller.tenant, entity_id, added, with_found=False
             )
-            return not missing and await self._find_removed(caller, entity_id, removed) == removed
+            return (
+                not missing
+                and await self._find_removed(caller, entity_id, removed) == removed
+                and (not sets_type or await self._has_correction(caller, entity_id, "type", type_))
+            )
 
+        return await self._publish(caller, events, is_projected, entity_id)
+
+    async def merge_entity(self, caller: Principal, entity_id: UUID, into: UUID) -> Details:
+        """Make an entity part of another one, which is returned."""
+        entity, whole = (
+            await self._fetch_entity(caller, entity_id),
+            await self._fetch_entity(caller, into),
+        )
+        entity_id, into = entity["id"], whole["id"]
+        if entity_id == into:
+            raise InvalidRequest(
+                f"The entity {entity['name']!r} cannot be merged into itself.",
+                code="SAME_ENTITY",
+                remedy="Name two entities that are not parts of one already.",
+            )
+        event = EntityMerged(
+            tenant=caller.tenant,
+            entity_id=entity_id,
+            into=into,
+            into_type=_get_stated_type(whole),
+        )
+
+        async def is_projected() -> bool:
+            return await self._has_correction(caller, entity_id, "parent_id", into)
+
+        return await self._publish(caller, [event], is_projected, into)
+
+    async def split_entity(self, caller: Principal, entity_id: UUID, part: str) -> Details:
+        """Make a part of an entity one of its own again; it is returned."""
+        entity = await self._fetch_entity(caller, entity_id)
+        part_id = await self._find_part(caller, entity, part)
+        event = EntitySplit(tenant=caller.tenant, entity_id=part_id)
+
+        async def is_projected() -> bool:
+            return await self._has_correction(caller, part_id, "parent_id", None)
+
+        return await self._publish(caller, [event], is_projected, part_id)
+
+    async def _find_part(self, caller: Principal, entity: Details, part: str) -> UUID:
+        part_id = _parse_id(part)
+        if part_id is not None and part_id != entity["id"]:
+            # Not among the parts: those are limited.
+            whole = await self.tables.get_entity(caller, part_id)
+            if whole is not None and whole["id"] == entity["id"]:
+                return part_id
+        named: list[UUID] = [
+            one["id"]
+            for one in entity["parts"]
+            if one["id"] != entity["id"]
+            and part.lower() in map(str.lower, (one["name"], *one["aliases"]))
+        ]
+        if len(named) > 1:
+            raise InvalidRequest(
+                f"Several parts of {entity['name']!r} have the name {part!r}: "
+                f"{', '.join(map(str, named))}.",
+                code="AMBIGUOUS_NAME",
+                remedy="Use the id.",
+            )
+        if not named:
+            raise InvalidRequest(
+                f"No entity {part!r} was merged into {entity['name']!r}.",
+                code="NOT_MERGED",
+                remedy=(
+                    "List the parts with GET /v1/entities/{id}. Spellings that differ only in "
+                    "case, accents or punctuation are one entity; remove an added or found alias "
+                    "with PATCH /v1/entities/{id}."
+                ),
+            )
+        return named[0]
+
+    async def _has_correction(
+        self, caller: Principal, entity_id: UUID, field: str, value: object
+    ) -> bool:
+        correction = await self.tables.fetch_correction(caller.tenant, entity_id) or {}
+        return correction.get(field) == value
+
+    async def _publish(
+        self,
+        caller: Principal,
+        events: Sequence[EntityAmended | EntityRetyped | EntityMerged | EntitySplit],
+        is_projected: Callable[[], Awaitable[bool]],
+        entity_id: UUID,
+    ) -> Details:
+        await self.log.append(
+            [
+                await self.codec.encode(
+                    build_root_event(
+                        event, self.fresh_id(), CE_SOURCE, self.clock, tenant=caller.tenant
+                    ),
+                    CONTROL,
+                    str(event.entity_id),
+                )
+                for event in events
+            ]
+        )
         is_applied = await wait_until_projected(is_projected, timeout_s=self.projection_timeout_s)
         entity = await self._fetch_entity(caller, entity_id)
         return entity | {"status": "applied" if is_applied else "accepted"}
@@ -92,7 +206,7 @@ class EntityService:
             caller.tenant, entity_id, aliases, with_found=True
         )
 
-    async def _fetch_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any]:
+    async def _fetch_entity(self, caller: Principal, entity_id: UUID) -> Details:
         entity = await self.tables.get_entity(caller, entity_id)
         if entity is None:
             raise unknown_resource_error(
@@ -100,17 +214,24 @@ class EntityService:
             )
         return entity
 
-    def _check_counts(self, entity: dict[str, Any], amendment: EntityAmendment) -> None:
-        if not (amendment.add_aliases or amendment.remove_aliases):
-            raise InvalidRequest(
-                "The request changes nothing.",
-                code="NOTHING_TO_AMEND",
-                remedy="Name an alias to add or to remove.",
-            )
-        count = len(entity["added_aliases"]) + len(amendment.add_aliases)
-        if count > MAX_ALIASES:
-            raise InvalidRequest(
-                f"The entity {entity['name']!r} would have {count} added aliases.",
-                code="TOO_MANY_ALIASES",
-                remedy=f"Remove some first: at most {MAX_ALIASES} are allowed.",
-            )
+
+def _parse_id(text: str) -> UUID | None:
+    with suppress(ValueError):
+        return UUID(text)
+    return None
+
+
+def _get_stated_type(entity: Details) -> str:
+    """Return the type that documents state, or that it shows if only its parts are left."""
+    own = next((one for one in entity["parts"] if one["id"] == entity["id"]), entity)
+    return str(own["type"])
+
+
+def _check_alias_count(entity: Details, added: Sequence[str]) -> None:
+    count = len(entity["added_aliases"]) + len(added)
+    if count > MAX_ALIASES:
+        raise InvalidRequest(
+            f"The entity {entity['name']!r} would have {count} added aliases.",
+            code="TOO_MANY_ALIASES",
+            remedy=f"Remove some first: at most {MAX_ALIASES} are allowed.",
+        )

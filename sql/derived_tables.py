@@ -30,6 +30,7 @@ from schemas.rows import (
 )
 from sql.encoding import encode_json_text, format_array, replace_nul
 from sql.pool import Connection
+from sql.query_loader import load_query
 from sql.text_search_config import resolve_text_search_config
 
 RowValues = tuple[Any, ...]
@@ -50,6 +51,7 @@ class DerivedTable:
 
 
 OWNER_COLUMNS = {"generation": "text", "document_id": "uuid", "ord": "bigint[]", "tenant": "text"}
+_TENANT = list(OWNER_COLUMNS).index("tenant")
 POSITION_COLUMNS = {
     "event_id": "uuid",
     "log_topic": "text",
@@ -139,6 +141,8 @@ def _to_mention_values(row: MentionRow, event: Event[Any]) -> RowValues:
         row.char_start,
         row.char_end,
         derive_entity_id(row.tenant, row.type, row.key),
+        None,
+        None,
         row.type,
         replace_nul(row.key),
         replace_nul(row.name),
@@ -156,8 +160,10 @@ def _to_relation_values(row: RelationRow, event: Event[Any]) -> RowValues:
         row.char_start,
         row.char_end,
         subject,
+        None,
         row.type,
         object_,
+        None,
         row.weight,
         row.extractor,
     )
@@ -171,6 +177,7 @@ def _to_claim_values(row: ClaimRow, event: Event[Any]) -> RowValues:
         row.char_start,
         row.char_end,
         subject,
+        None,
         replace_nul(row.property),
         replace_nul(row.value),
     )
@@ -260,6 +267,8 @@ DERIVED_TABLES: Mapping[type[Row], DerivedTable] = {
             "id": "uuid",
             **EVIDENCE_COLUMNS,
             "entity_id": "uuid",
+            "written_id": "uuid",
+            "entity_type": "text",
             "type": "text",
             "key": "text",
             "name": "text",
@@ -273,8 +282,10 @@ DERIVED_TABLES: Mapping[type[Row], DerivedTable] = {
             "id": "uuid",
             **EVIDENCE_COLUMNS,
             "subject_id": "uuid",
+            "written_subject_id": "uuid",
             "type": "text",
             "object_id": "uuid",
+            "written_object_id": "uuid",
             "weight": "real",
             "extractor": "text",
         },
@@ -287,6 +298,7 @@ DERIVED_TABLES: Mapping[type[Row], DerivedTable] = {
             "id": "uuid",
             **EVIDENCE_COLUMNS,
             "subject_id": "uuid",
+            "written_subject_id": "uuid",
             "property": "text",
             "value": "text",
         },
@@ -302,6 +314,15 @@ PARTITIONED_TABLES = (
 )
 
 
+_ENTITY_PLACES: dict[type[Row], list[int]] = {
+    kind: [
+        place
+        for place, name in enumerate((*OWNER_COLUMNS, *DERIVED_TABLES[kind].columns))
+        if name in ("entity_id", "subject_id", "object_id")
+    ]
+    for kind in (MentionRow, RelationRow, ClaimRow)
+}
+"""Columns with the id of an entity. The written id follows each, and its type that of a mention."""
 COPY_MIN_ROWS = 40
 """Fewest rows for which COPY is faster than an insert."""
 
@@ -314,7 +335,7 @@ async def copy_rows(
     Raises UniqueViolationError if a row exists (a redelivered part after its claim was pruned):
     roll back and use `insert_rows`.
     """
-    rows_by_kind = _group_rows(generation, events)
+    rows_by_kind = await _prepare_rows(connection, generation, events)
     few = {kind: rows for kind, rows in rows_by_kind.items() if len(rows) < COPY_MIN_ROWS}
     await _insert(connection, few)
     for kind, rows in rows_by_kind.items():
@@ -334,7 +355,52 @@ async def insert_rows(
     connection: Connection, generation: str, events: Sequence[ProjectedEvent]
 ) -> None:
     """Insert rows in one statement, keeping existing rows. Slower than `copy_rows`."""
-    await _insert(connection, _group_rows(generation, events))
+    await _insert(connection, await _prepare_rows(connection, generation, events))
+
+
+async def _prepare_rows(
+    connection: Connection, generation: str, events: Iterable[ProjectedEvent]
+) -> dict[type[Row], list[RowValues]]:
+    """Return the rows with the entities that people have corrected, which stay locked against
+    further corrections until the transaction ends.
+    """
+    rows_by_kind = _group_rows(generation, events)
+    written = {
+        (row[_TENANT], row[place])
+        for kind, places in _ENTITY_PLACES.items()
+        for row in rows_by_kind.get(kind, ())
+        for place in places
+    }
+    corrections = (
+        {
+            (found["tenant"], found["entity_id"]): found
+            for found in await connection.fetch(
+                load_query("lock_entity_corrections"),
+                list({tenant for tenant, _ in written}),
+                [entity for _, entity in written],
+            )
+        }
+        if written
+        else {}
+    )
+    return rows_by_kind | {
+        kind: [_correct_row(row, kind, corrections) for row in rows_by_kind[kind]]
+        for kind in _ENTITY_PLACES
+        if corrections and kind in rows_by_kind
+    }
+
+
+def _correct_row(
+    row: RowValues, kind: type[Row], corrections: Mapping[tuple[str, UUID], Any]
+) -> RowValues:
+    values = list(row)
+    for place in _ENTITY_PLACES[kind]:
+        if correction := corrections.get((row[_TENANT], row[place])):
+            if correction["root_id"] != row[place]:
+                values[place : place + 2] = correction["root_id"], row[place]
+            if kind is MentionRow:
+                values[place + 2] = correction["entity_type"]
+    return tuple(values)
 
 
 def _group_rows(

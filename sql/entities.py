@@ -12,7 +12,7 @@ from schemas.events import EntityAmended
 from schemas.principals import Principal
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.page_cursor import parse_count_cursor
-from sql.pool import Connection, Pool, fetch_rows
+from sql.pool import Connection, Pool, fetch_row, fetch_rows
 from sql.query_loader import load_query
 
 Body = dict[str, Any]
@@ -77,8 +77,8 @@ class PgEntities:
         return [_to_entity_body(row) for row in page], next_cursor
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> Body | None:
-        """Return an entity with at most 100 each of its found aliases, mentions, relations and
-        claims.
+        """Return an entity with at most 100 each of its parts, found aliases, mentions, relations
+        and claims. The id of a merged entity returns the one that it is part of.
         """
         rows = await fetch_rows(
             self._pool,
@@ -95,9 +95,11 @@ class PgEntities:
         )
         if not rows:
             return None
+        entity_id = rows[0]["id"]
         edges = await self._fetch_edges(caller, [entity_id], MAX_RELATED)
         nodes = await self._fetch_nodes(caller, _collect_endpoints(edges))
         return _to_entity_body(rows[0]) | {
+            "parts": await self._fetch_related("entity_parts", caller, entity_id),
             "found_aliases": await self._fetch_related("entity_found_aliases", caller, entity_id),
             "occurrences": await self._fetch_related("entity_mentions", caller, entity_id),
             "relations": [
@@ -150,11 +152,19 @@ class PgEntities:
         )
         return [row["alias"] for row in rows]
 
+    async def fetch_correction(self, tenant: str, entity_id: UUID) -> Body | None:
+        """Return `type` and `parent_id` as people have decided them."""
+        row = await fetch_row(self._pool, "entity_correction", tenant, entity_id)
+        return dict(row) if row else None
+
     async def get_subgraph(
         self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int
     ) -> Body:
         """Return nodes and edges within `hops`, at most `limit` edges per hop, heaviest first."""
-        visited, edges = dict.fromkeys(seeds), dict[tuple[UUID, str, UUID], Body]()
+        merged = await fetch_rows(self._pool, "merged_ids", caller.tenant, list(seeds))
+        wholes = {row["entity_id"]: row["root_id"] for row in merged}
+        visited = dict.fromkeys(wholes.get(seed, seed) for seed in seeds)
+        edges = dict[tuple[UUID, str, UUID], Body]()
         frontier = list(visited)
         for _ in range(hops):
             hop_edges = await self._fetch_edges(caller, frontier, limit)
@@ -209,7 +219,8 @@ def _to_entity_body(row: asyncpg.Record) -> Body:
         "id": row["id"],
         "type": row["type"],
         "name": row["name"],
-        "aliases": [name for name in row["names"] if name != row["name"]],
+        # Merged entities may share a spelling.
+        "aliases": [name for name in dict.fromkeys(row["names"]) if name != row["name"]],
         "added_aliases": row["added_aliases"],
         "mentions": row["mentions"],
     }

@@ -16,6 +16,7 @@ from schemas.events.control import Scope
 from schemas.records import Record
 from sql.derived_tables import DERIVED_TABLES
 from sql.encoding import read_values
+from sql.entity_corrections import erase_corrections
 from sql.errors import translate_database_errors
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.log import encode_headers, lock_expired_batches
@@ -41,6 +42,7 @@ AFFECTED_TABLES = (
     "feedback",
     "facts",
     "entity_aliases",
+    "entity_corrections",
     "lexical_deltas",
     "source_changes",
     "source_rows",
@@ -123,6 +125,9 @@ class PgErasure:
                 )
                 counts_by_place["entity_aliases"] = await connection.fetchval(
                     load_query("count_aliases"), documents
+                )
+                counts_by_place["entity_corrections"] = await connection.fetchval(
+                    load_query("count_corrections"), documents
                 )
                 n_entities = await connection.fetchval(load_query("count_named"), documents)
                 counts_by_place |= {
@@ -289,6 +294,8 @@ class PgErasure:
                 await connection.execute(load_query("erase_amendments"), document_ids)
                 await connection.execute(load_query("erase_facts"), document_ids, readable)
                 await connection.execute(load_query("erase_aliases"), document_ids)
+                if await connection.fetchval(load_query("count_corrections"), document_ids):
+                    await erase_corrections(connection, tenant, document_ids)
                 # Cached answers may quote the erased documents.
                 await record_index_change(connection, ALL_GENERATIONS, [tenant])
                 # In the same transaction, so that a repeated erasure adds nothing twice.
@@ -362,6 +369,9 @@ async def write_erasure_event(
             await connection.execute(load_query("complete_erasure"), *counts, *rest)
             # Already deleted, unless the tables are rebuilt from events that stay readable.
             await connection.execute(load_query("erase_tenant_aliases"), data.receipt_id, offset)
+            tenant = await connection.fetchval(load_query("erased_tenant"), data.receipt_id)
+            if tenant is not None:
+                await erase_corrections(connection, tenant, before_offset=offset)
 
 
 class PgErasureReceipts:

@@ -182,6 +182,19 @@ class PgSnapshot:
                 connection, self.generation.name, tenant, keys, self._readers
             )
 
+    async def resolve_seeds(
+        self, tenant: str, seeds: Sequence[EntitySeed]
+    ) -> Sequence[tuple[UUID, str]]:
+        async with self._connections.acquire() as connection:
+            rows = await connection.fetch(
+                load_query("resolve_seeds"),
+                self.generation.name,
+                tenant,
+                [seed.type for seed in seeds],
+                [seed.key for seed in seeds],
+            )
+        return [(row["entity_id"], row["key"]) for row in rows]
+
     async def find_aliases(self, tenant: str, keys: Sequence[str]) -> Sequence[EntityAlias]:
         async with self._connections.acquire() as connection:
             return await graph.find_aliases(

@@ -9,13 +9,13 @@ from urllib.parse import quote
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.api_calls import get
+from anabranch.cli.api_calls import get, post
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_fields, print_next_page, print_table
 
 app = App(
     name="entities",
-    help="List and show entities, and change their aliases.",
+    help="List and show entities, and correct their aliases, types and identity.",
     result_action="return_value",
 )
 DEFAULT = RemoteOptions()
@@ -72,7 +72,7 @@ def show(
     kind: Annotated[str | None, Parameter(name="--type")] = None,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Show an entity with its names, relations and claims.
+    """Show an entity with its names, parts, relations and claims.
 
     Parameters
     ----------
@@ -81,17 +81,20 @@ def show(
     kind
         Its type, if several have the name.
     """
-    details = get(f"/v1/entities/{quote(entity, safe='')}", common, type=kind)
+    details = get(_format_path(entity, kind), common)
     if common.is_json:
         common.print_result(details)
         return 0
     _print_names(details)
+    parts = [(part["id"], part["type"], part["name"]) for part in details["parts"]]
     relations = [(edge["subject"], edge["type"], edge["object"]) for edge in details["relations"]]
     claims = [(claim["property"], claim["value"]) for claim in details["claims"]]
     found_aliases = [
         (found["alias"], found["kind"], found["document_id"]) for found in details["found_aliases"]
     ]
     for headings, rows in (
+        # An entity into which no other was merged consists of itself.
+        (("part", "stated type", "name"), parts if len(parts) > 1 else []),
         (("found alias", "kind", "document"), found_aliases),
         (("subject", "relation", "object"), relations),
         (("claim", "value"), claims),
@@ -109,10 +112,11 @@ def amend(
     *,
     add_alias: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     remove_alias: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    set_type: str | None = None,
     kind: Annotated[str | None, Parameter(name="--type")] = None,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Add or remove aliases, by which questions name an entity.
+    """Add or remove aliases, by which questions name an entity, or correct its type.
 
     Parameters
     ----------
@@ -122,19 +126,81 @@ def amend(
         Name to add. Repeatable.
     remove_alias
         Added or found alias to remove. Repeatable.
+    set_type
+        New type, such as ORG. The type that documents state undoes a correction.
     kind
         Its type, if several have the name.
     """
     from anabranch.cli.server_connection import open_client
 
+    body = {"add_aliases": list(add_alias), "remove_aliases": list(remove_alias)}
+
     async def send_amendment() -> dict[str, Any]:
         async with open_client(common, stages=("control",)) as client:
             return await client.patch(
-                f"/v1/entities/{quote(entity, safe='')}{f'?type={quote(kind)}' if kind else ''}",
-                {"add_aliases": list(add_alias), "remove_aliases": list(remove_alias)},
+                _format_path(entity, kind), {**body, **({"type": set_type} if set_type else {})}
             )
 
-    details = asyncio.run(send_amendment())
+    return _print_change(asyncio.run(send_amendment()), common)
+
+
+@app.command
+def merge(
+    entity: str,
+    /,
+    *,
+    into: str,
+    kind: Annotated[str | None, Parameter(name="--type")] = None,
+    into_type: str | None = None,
+    common: RemoteOptions = DEFAULT,
+) -> int:
+    """Make an entity part of another one, with its mentions, relations and aliases.
+
+    Parameters
+    ----------
+    entity
+        Name, alias or id of the entity.
+    into
+        Name, alias or id of the other one, which gives its name and its type.
+    kind
+        Type of the entity, if several have the name.
+    into_type
+        Type of the other one, if several have the name.
+    """
+    whole = get(_format_path(into, into_type), common)
+    path = _format_path(entity, kind, "/merge")
+    return _print_change(post(path, {"into": whole["id"]}, common, stages=("control",)), common)
+
+
+@app.command
+def split(
+    entity: str,
+    /,
+    *,
+    part: str,
+    kind: Annotated[str | None, Parameter(name="--type")] = None,
+    common: RemoteOptions = DEFAULT,
+) -> int:
+    """Make a part of an entity one of its own again.
+
+    Parameters
+    ----------
+    entity
+        Name, alias or id of the entity.
+    part
+        Name or id of the entity that was merged into it.
+    kind
+        Type of the entity, if several have the name.
+    """
+    path = _format_path(entity, kind, "/split")
+    return _print_change(post(path, {"part": part}, common, stages=("control",)), common)
+
+
+def _format_path(entity: str, kind: str | None, action: str = "") -> str:
+    return f"/v1/entities/{quote(entity, safe='')}{action}{f'?type={quote(kind)}' if kind else ''}"
+
+
+def _print_change(details: dict[str, Any], common: RemoteOptions) -> int:
     if common.is_json:
         common.print_result(details)
     else:

@@ -225,9 +225,9 @@ async def prepare_api(
             ),
             documents=documents,
             entities=entities,
-            amend_entity=EntityService(
+            entity_changes=EntityService(
                 event_log, storage.codec, entities, overrides.clock, overrides.fresh_id
-            ).amend_entity,
+            ),
             graph=await stack.enter_async_context(open_graph_server(settings.graph)),
             collections=collections,
             listings=records,

@@ -12,7 +12,7 @@ from pydantic import Field
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel
-from schemas.entities import EntityAmendment
+from schemas.entities import EntityAmendment, EntityMergeRequest, EntitySplitRequest
 from schemas.errors import InvalidRequest, unknown_resource_error
 from schemas.ports.graph import GraphQuery, GraphRows, no_graph_server_error
 
@@ -87,9 +87,21 @@ class FoundAlias(ResponseModel):
     char_end: int
 
 
-class EntityDetails(Entity):
-    """An entity with at most 100 each of its found aliases, mentions, relations and claims."""
+class EntityPart(Node):
+    """An entity as documents write it, with the type that they state."""
 
+    aliases: list[str] = Field(description="Other spellings in documents.")
+
+
+class EntityDetails(Entity):
+    """An entity with at most 100 each of its parts, found aliases, mentions, relations and claims.
+
+    The id of a merged entity leads to the one that it is part of.
+    """
+
+    parts: list[EntityPart] = Field(
+        description="The entity itself first, then those that people merged into it."
+    )
     found_aliases: list[FoundAlias] = Field(
         description="Aliases that documents state and that people neither gave nor removed."
     )
@@ -163,7 +175,7 @@ async def list_entities(
 @router.get("/entities/{entity:path}", operation_id="get_entity")
 @operation("reader", problems="404 NOT_FOUND 422 AMBIGUOUS_NAME")
 async def get_entity(entity: EntityId, services: ServicesDep, caller: Caller) -> EntityDetails:
-    """Get an entity with its aliases, mentions, relations and claims."""
+    """Get an entity with its parts, aliases, mentions, relations and claims."""
     fields = await services.entities.get_entity(caller, entity)
     if fields is None:
         raise unknown_resource_error("entity", entity, "List entities with GET /v1/entities.")
@@ -179,8 +191,40 @@ async def get_entity(entity: EntityId, services: ServicesDep, caller: Caller) ->
 async def amend_entity(
     entity: EntityId, body: EntityAmendment, services: ServicesDep, caller: WholeTenant
 ) -> AmendedEntity:
-    """Add or remove aliases of an entity. They apply to every generation."""
-    return AmendedEntity.model_validate(await services.amend_entity(caller, entity, body))
+    """Add or remove aliases of an entity, or set its type. They apply to every generation."""
+    return AmendedEntity.model_validate(
+        await services.entity_changes.amend_entity(caller, entity, body)
+    )
+
+
+@router.post("/entities/{entity:path}/merge", operation_id="merge_entity")
+@operation(
+    "admin",
+    problems="404 NOT_FOUND 422 AMBIGUOUS_NAME SAME_ENTITY",
+    audit=("entity.merged", "{entity} into {id}"),
+)
+async def merge_entity(
+    entity: EntityId, body: EntityMergeRequest, services: ServicesDep, caller: WholeTenant
+) -> AmendedEntity:
+    """Make an entity part of another one, which is returned. It applies to every generation."""
+    return AmendedEntity.model_validate(
+        await services.entity_changes.merge_entity(caller, entity, body.into)
+    )
+
+
+@router.post("/entities/{entity:path}/split", operation_id="split_entity")
+@operation(
+    "admin",
+    problems="404 NOT_FOUND 422 AMBIGUOUS_NAME NOT_MERGED",
+    audit=("entity.split", "{id} from {entity}"),
+)
+async def split_entity(
+    entity: EntityId, body: EntitySplitRequest, services: ServicesDep, caller: WholeTenant
+) -> AmendedEntity:
+    """Make a part of an entity one of its own again; it is returned."""
+    return AmendedEntity.model_validate(
+        await services.entity_changes.split_entity(caller, entity, body.part)
+    )
 
 
 @router.get("/graph/subgraph", operation_id="get_subgraph")

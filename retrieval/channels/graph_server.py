@@ -16,7 +16,6 @@ from uuid import UUID
 from retrieval.channels import ChannelRequest
 from schemas.channels import GraphProfile
 from schemas.errors import AnabranchError, InvalidRequest
-from schemas.ids import make_entity_id
 from schemas.ports.graph import GraphQuery, GraphServer, no_graph_server_error
 from schemas.ports.search import EntitySeed, Hit
 
@@ -50,17 +49,23 @@ async def search_server(
     notes: list[str] = []
     try:
         async with asyncio.timeout(settings.timeout_s / 2):
+            entities = await request.snapshot.resolve_seeds(request.tenant, seeds)
             if request.cypher is not None:
                 try:
-                    if hits := await _run_cypher(request, server, request.cypher, seeds):
+                    keys = list(dict.fromkeys(key for _, key in entities))
+                    if hits := await _run_cypher(request, server, request.cypher, keys):
                         return ServerSearch(hits, "cypher")
                     notes.append("The chat model's graph query found no chunk.")
                 except AnabranchError as error:
                     notes.append(f"The chat model's graph query failed ({_format_error(error)}).")
-            entities = await _follow_seeds(
+            weights: dict[UUID, float] = {}
+            for (entity_id, _), seed in zip(entities, seeds, strict=True):
+                # As in query `linked_seeds`: two names may be of one entity.
+                weights[entity_id] = max(weights.get(entity_id, 0.0), seed.weight)
+            reached = await _follow_entities(
                 server,
                 request.tenant,
-                seeds,
+                weights,
                 hops=hops,
                 min_hops=min_hops,
                 fan_out=settings.fan_out,
@@ -68,7 +73,7 @@ async def search_server(
             )
         hits = await request.snapshot.search_graph_nodes(
             request.tenant,
-            entities=entities,
+            entities=reached,
             chunks={},
             filters=request.filters,
             k=request.k,
@@ -102,23 +107,23 @@ def _format_error(error: AnabranchError) -> str:
     return f"{error.code}: {error.detail}"
 
 
-async def _follow_seeds(
+async def _follow_entities(
     server: GraphServer,
     tenant: str,
-    seeds: Sequence[EntitySeed],
+    weights: Mapping[UUID, float],
     *,
     hops: int,
     min_hops: int,
     fan_out: int,
     decay: float,
 ) -> Mapping[UUID, float]:
-    """Return the entities from `min_hops` to `hops` relations off the seeds, with the scores that
-    query `graph` gives them: the sum over all paths of weight x relation weights x decays.
+    """Return the entities from `min_hops` to `hops` relations off those with weights.
+
+    Their scores are those of query `graph`: the sum over all paths of weight x relation weights x
+    decays.
     """
     reached: dict[UUID, float] = defaultdict(float)
-    frontier: Mapping[UUID, float] = {
-        make_entity_id(tenant, seed.type, seed.key): seed.weight for seed in seeds
-    }
+    frontier = weights
     for hop in range(hops + 1):
         for entity_id, score in frontier.items() if hop >= min_hops else ():
             reached[entity_id] += score
@@ -135,16 +140,15 @@ async def _run_cypher(
     request: ChannelRequest,
     server: GraphServer,
     cypher: GraphQuery,
-    seeds: Sequence[EntitySeed],
+    keys: Sequence[str],
 ) -> Sequence[Hit]:
     """Return the chunks that the chat model's query names, in its order.
 
     The server checks the query again, and binds it to the tenant.
     """
-    keys = list(dict.fromkeys(seed.key for seed in seeds))
     found = await server.run_query(
         request.tenant,
-        cypher.model_copy(update={"parameters": {**cypher.parameters, KEYS_PARAMETER: keys}}),
+        cypher.model_copy(update={"parameters": {**cypher.parameters, KEYS_PARAMETER: list(keys)}}),
     )
     if CHUNK_COLUMN not in found.columns:
         raise InvalidRequest(f"The result has no column {CHUNK_COLUMN}.", code="CYPHER_REJECTED")

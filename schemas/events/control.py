@@ -84,6 +84,30 @@ class EntityAmended(EventData, name="entity.amended", topic=CONTROL, is_sealed=T
     remove_aliases: list[str] = []
 
 
+class EntityRetyped(EventData, name="entity.retyped", topic=CONTROL, is_sealed=True):
+    """A person changed the type of an entity."""
+
+    tenant: str
+    entity_id: UUID = Field(description="Id of the entity, which stays.")
+    type: str | None = Field(None, description="Null: the type that documents state.")
+
+
+class EntityMerged(EventData, name="entity.merged", topic=CONTROL, is_sealed=True):
+    """A person decided that two entities are one."""
+
+    tenant: str
+    entity_id: UUID = Field(description="Id of the entity that becomes part of the other one.")
+    into: UUID = Field(description="Id of the other one, which gives its name and its type.")
+    into_type: str = Field(description="Type that documents state of it.")
+
+
+class EntitySplit(EventData, name="entity.split", topic=CONTROL, is_sealed=True):
+    """A person decided that a merged entity is one of its own."""
+
+    tenant: str
+    entity_id: UUID = Field(description="Id of the merged entity.")
+
+
 class AuditRecorded(EventData, name="audit.recorded", topic=CONTROL):
     """A caller performed an action that requires an administrator or an operator.
 
@@ -228,6 +252,9 @@ EVENTS: tuple[type[EventData], ...] = (
     ExamCompleted,
     GenerationCalibrated,
     EntityAmended,
+    EntityRetyped,
+    EntityMerged,
+    EntitySplit,
     AuditRecorded,
     SourceAdded,
     SourceRemoved,

@@ -218,6 +218,13 @@ class IndexSnapshot(Protocol):
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         """Return the visible entities whose normalized names are among `keys`."""
 
+    async def resolve_seeds(
+        self, tenant: str, seeds: Sequence[EntitySeed]
+    ) -> Sequence[tuple[UUID, str]]:
+        """Return the id and the normalized name of each seed's entity, which are those of another
+        one if it was merged.
+        """
+
     async def find_aliases(self, tenant: str, keys: Sequence[str]) -> Sequence[EntityAlias]:
         """Return the aliases among the normalized `keys` that people gave to visible entities, and
         the abbreviations that documents state and people have not decided about.

@@ -1,4 +1,5 @@
-"""Aliases that an earlier version published without sealing them.
+"""Aliases and corrections of entities that were published without sealing them, by an earlier
+version or while the tenant kept its events readable.
 
 An erasure destroys keys, which leaves these events readable. On the Postgres log they are sealed
 where they stand, so that their keys can be destroyed too; on Kafka they stay, and the receipt says
@@ -8,25 +9,27 @@ so.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import get_args
 from uuid import UUID
 
 from schemas.errors import PermanentError
-from schemas.events import EntityAmended, Event
+from schemas.events import EntityAmended, EntityMerged, EntityRetyped, EntitySplit, Event
 from schemas.records import StoredRecord
 from schemas.topics import CONTROL
 from services.storage import Storage
 from sql.erasure import PgErasure
 
-_EVENT_TYPE = EntityAmended.event_type().encode()
+Amendment = EntityAmended | EntityRetyped | EntityMerged | EntitySplit
+_EVENT_TYPES = {event.event_type().encode() for event in get_args(Amendment)}
 
 
 async def read_clear_amendments(
     storage: Storage, tenant: str
-) -> AsyncIterator[tuple[StoredRecord, Event[EntityAmended]]]:
+) -> AsyncIterator[tuple[StoredRecord, Event[Amendment]]]:
     """Yield the tenant's amendments of entities that have no key."""
     async for stored in storage.log.read(CONTROL):
         headers = stored.record.headers
-        if headers.get("ce_type") != _EVENT_TYPE or "ce_keyid" in headers:
+        if headers.get("ce_type") not in _EVENT_TYPES or "ce_keyid" in headers:
             continue
         try:
             event = await storage.codec.decode(stored)

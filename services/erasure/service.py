@@ -209,7 +209,7 @@ def _describe_readable_events(
     since: datetime | None, readable_now: bool, n_clear_aliases: int
 ) -> Iterator[str]:
     if n_clear_aliases:
-        yield f"topic {CONTROL}: unsealed alias events of an earlier version: {n_clear_aliases}"
+        yield f"topic {CONTROL}: unsealed events about entities: {n_clear_aliases}"
     if readable_now:
         yield f"{ENCRYPTED_TOPICS}: this tenant keeps its events readable"
     elif since is not None:

@@ -14,6 +14,9 @@ from schemas.events import (
     CollectionDeletionRequested,
     DeadLetterClosed,
     EntityAmended,
+    EntityMerged,
+    EntityRetyped,
+    EntitySplit,
     ErasureCompleted,
     ErasureRequested,
     EventDeadLettered,
@@ -37,6 +40,7 @@ from schemas.rows import EventRow, Row, RunRow
 from sql.collections import write_collection_event
 from sql.encoding import read_values
 from sql.entities import write_aliases
+from sql.entity_corrections import write_correction
 from sql.erasure import write_erasure_event
 from sql.facts import write_fact_event
 from sql.partitions import create_partitions
@@ -95,6 +99,8 @@ async def _write_event(connection: Connection, row: EventRow) -> None:
             )
         case EntityAmended() as amended:
             await write_aliases(connection, amended, offset)
+        case (EntityRetyped() | EntityMerged() | EntitySplit()) as correction:
+            await write_correction(connection, correction, offset)
         case (
             CollectionConfigured() | CollectionDeletionRequested() | CollectionDeleted()
         ) as decision:

@@ -213,13 +213,13 @@ limit $4
 
 -- name: document_entities
 -- Entities that the visible revision of document $2 mentions, the most frequent first, each with its first $7 mentions.
-select m.entity_id as id, m.type, mode() within group (order by m.name collate "C") as name, count(*)::int as mentions,
+select m.entity_id as id, min(coalesce(m.entity_type, m.type)) as type, mode() within group (order by m.name collate "C") as name, count(*)::int as mentions,
        (array_agg(jsonb_build_object('chunk_id', m.chunk_id, 'name', m.name, 'char_start', m.char_start, 'char_end', m.char_end) order by m.char_start, m.id))[:$7] as occurrences
 from live_generation g
 join visible v on v.generation = g.name and v.document_id = $2 and v.tenant = $1
 join entity_mentions m on m.generation = g.name and m.document_id = $2 and m.ord = v.ord
 where $3::text[] is null or may_read($2, v.ord, $3)
-group by m.entity_id, m.type
+group by m.entity_id
 having $4::int is null or (-count(*), m.entity_id) > (-$4::int, $5::uuid)
 order by mentions desc, m.entity_id
 limit $6

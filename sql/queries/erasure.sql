@@ -1,13 +1,14 @@
 -- name: erasable
 -- Documents in an erasure scope of which any data is left.
 -- A single document also counts if only a key, a dead letter or a job names it; keys of runs, feedback, facts and
--- entities are no documents. Facts belong to the scopes `fact` and `tenant`, entities with aliases to `tenant`. Events that failed at ingress belong to the collection that they name, or, if their document is
+-- entities are no documents. Facts belong to the scopes `fact` and `tenant`, entities with aliases or corrections to `tenant`. Events that failed at ingress belong to the collection that they name, or, if their document is
 -- unreadable, to their tenant under their own id.
 select id from documents where tenant = $1 and latest is not null and case $2 when 'document' then id::text = $3 when 'collection' then collection = $3 else $2 = 'tenant' end
 union
 select subject from keystore.keys where tenant = $1 and subject::text = $3 and $2 = 'document' and destroyed_at is null
   and not exists (select from runs r where r.id = subject) and not exists (select from feedback f where subject in (f.id, f.run_id))
   and not exists (select from facts f where f.id = keys.subject) and not exists (select from entity_aliases a where a.entity_id = keys.subject)
+  and not exists (select from entity_corrections c where c.entity_id = keys.subject)
 union
 select document_id from ingress_failures where tenant = $1 and document_summary ->> 'collection' = $3 and $2 = 'collection'
 union
@@ -19,6 +20,8 @@ union
 select id from facts where tenant = $1 and ($2 = 'tenant' or $2 = 'fact' and id::text = $3)
 union
 select entity_id from entity_aliases where tenant = $1 and $2 = 'tenant'
+union
+select entity_id from entity_corrections where tenant = $1 and $2 = 'tenant'
 order by id
 
 -- name: erasable_ids
@@ -39,10 +42,14 @@ with lives as (
 select id from named where id not in (select accepted_id from lives) order by id
 
 -- name: erasable_events
--- Number of log events about these documents, facts and entities. Of an alias, the last decision counts.
+-- Number of log events about these documents, facts and entities. Of an alias and a correction, the last decision counts.
 select (select count(distinct (log_topic, log_partition, log_offset)) from revision_positions where document_id = any($1::uuid[]))
   + (select coalesce(sum(cardinality(log_offsets)), 0)::bigint from facts where id = any($1::uuid[]))
-  + (select count(distinct decided_at) from entity_aliases where entity_id = any($1::uuid[]))
+  + (select count(*) from (
+       select decided_at from entity_aliases where entity_id = any($1::uuid[])
+       union
+       select unnest(array[typed_at, merged_at]) from entity_corrections where entity_id = any($1::uuid[])
+     ) decided where decided_at >= 0)
 
 -- name: source_names
 -- Number of these documents that their sources still contain.
@@ -379,7 +386,11 @@ select to_regproc('pg_catalog.pg_clear_attribute_stats') is not null
 -- Id of the current transaction.
 select pg_current_xact_id()::xid::text
 
+-- name: erased_tenant
+-- Tenant of an erasure, if it erased all of it.
+select tenant from erasures where receipt_id = $1 and scope = 'tenant'
+
 -- name: count_unmentioned_aliases
 -- Aliases that people gave, removed ones too, to entities that no document of the tenant mentions.
-select count(*)::int from entity_aliases a
+select count(*)::int from current_aliases a
 where a.tenant = $1 and not exists (select from entity_mentions m where m.tenant = $1 and m.entity_id = a.entity_id)

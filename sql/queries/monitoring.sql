@@ -158,7 +158,7 @@ with shown as materialized (
   select 'chunk_states', row(t.chunk_id, t.document_id, t.tenant, t.blob_length)::text
   from chunk_states t join shown s using (document_id, ord) where t.generation = $1
   union all
-  select 'entity_mentions', row(t.id, t.document_id, t.tenant, t.chunk_id, t.entity_id, t.type, t.key, t.name, t.char_start, t.char_end)::text
+  select 'entity_mentions', row(t.id, t.document_id, t.tenant, t.chunk_id, t.entity_id, t.type, t.entity_type, t.key, t.name, t.char_start, t.char_end)::text
   from entity_mentions t join shown s using (document_id, ord) where t.generation = $1
   union all
   select 'relations', row(t.id, t.document_id, t.tenant, t.chunk_id, t.subject_id, t.type, t.object_id, t.weight, t.extractor, t.char_start, t.char_end)::text

@@ -154,13 +154,14 @@ order by names.key, c.document_id, c.id
 limit $14
 
 -- name: link_entities
--- Visible entities with these normalized names ($3), weighted by their share of the name's mentions.
-select type, key, (count(*) / sum(count(*)) over (partition by key))::float8 as weight
+-- Visible entities with these normalized names ($3), weighted by their share of the name's mentions. If entities of two
+-- types were merged, the type is one of them.
+select min(type) as type, key, (count(*) / sum(count(*)) over (partition by key))::float8 as weight
 from entity_mentions m
 join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
 where m.generation = $1 and m.tenant = $2 and m.key = any ($3::text[]) and ($4::text[] is null or may_read(m.document_id, m.ord, $4))
-group by type, key
-order by key, count(*) desc, type
+group by m.entity_id, key
+order by key, count(*) desc, 1
 
 -- name: graph
 -- Chunks that mention entities within $21 to $18 visible relations of the seeds, best first.
@@ -270,22 +271,38 @@ from unnest($15::text[], $16::text[], $17::float8[]) seed (type, key, weight)
 cross join lateral (
   select entity_id from entity_mentions
   where generation = $1 and tenant = $2 and key = seed.key and type = seed.type
-  -- One mention gives the id: type, key and tenant determine it.
+  -- One mention gives the id: type, key and tenant as they are written determine it, whatever was corrected.
   limit 1
 ) m
 group by 1
 
 -- name: relations_of_entity
--- Included query: the $19 heaviest visible relations per direction of entity `node`.
+-- Included query: the $19 heaviest visible relations per direction of entity `node` to others.
 (select r.object_id as id, r.weight from relations r
  cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
- where ($12::text[] is null or may_read(r.document_id, r.ord, $12)) and r.generation = $1 and r.tenant = $2 and r.subject_id = node.id
+ where ($12::text[] is null or may_read(r.document_id, r.ord, $12)) and r.generation = $1 and r.tenant = $2 and r.subject_id = node.id and r.object_id <> node.id
  order by r.weight desc, r.object_id limit $19)
 union all
 (select r.subject_id, r.weight from relations r
  cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
- where ($12::text[] is null or may_read(r.document_id, r.ord, $12)) and r.generation = $1 and r.tenant = $2 and r.object_id = node.id
+ where ($12::text[] is null or may_read(r.document_id, r.ord, $12)) and r.generation = $1 and r.tenant = $2 and r.object_id = node.id and r.subject_id <> node.id
  order by r.weight desc, r.subject_id limit $19)
+
+-- name: resolve_seeds
+-- The entity of each name ($3 types, $4 keys), in order, and its own normalized name: that of the entity that it was
+-- merged into.
+select m.entity_id, coalesce((
+    select own.key from entity_mentions own
+    where m.written_id is not null and own.generation = $1 and own.tenant = $2 and own.entity_id = m.entity_id and own.written_id is null
+    limit 1
+  ), seed.key) as key
+from unnest($3::text[], $4::text[]) with ordinality seed (type, key, place)
+cross join lateral (
+  select entity_id, written_id from entity_mentions
+  where generation = $1 and tenant = $2 and key = seed.key and type = seed.type
+  limit 1
+) m
+order by seed.place
 
 -- name: graph_nodes
 -- Visible chunks that mention the entities $15 with scores $16, and the chunks $17 with scores $18, best first. At
@@ -425,8 +442,9 @@ where s.kind = 'claim' or object.char_start is not null
 order by s.kind desc, s.links desc, s.hop, s.chunk_id = any ($18) desc, s.weight desc, s.subject_id, s.type, s.object_id, s.document_id, s.char_start
 
 -- name: readable_relation
--- Included condition: relation `r` is of the tenant, of listed documents, and readable for $12.
-r.generation = $1 and r.tenant = $2 and ($3::uuid[] is null or r.document_id = any ($3)) and ($12::text[] is null or may_read(r.document_id, r.ord, $12))
+-- Included condition: relation `r` is of the tenant, between two entities (they may have been merged), of listed
+-- documents, and readable for $12.
+r.generation = $1 and r.tenant = $2 and r.subject_id <> r.object_id and ($3::uuid[] is null or r.document_id = any ($3)) and ($12::text[] is null or may_read(r.document_id, r.ord, $12))
 
 -- name: chunks
 -- Visible child chunks by id ($2) or parent ($3), with the fields of a hit, a rerank or a citation.

@@ -99,13 +99,17 @@ async def produce_all_events(world: ApiWorld) -> None:
     await _send(world.http.post("/v1/feedback", json=feedback))
     await _send(world.http.post("/v1/calibrations", json={"questions": 4}))
     entities = await eventually(
-        lambda: world.fetch_json("/v1/entities"), lambda page: page["items"]
+        lambda: world.fetch_json("/v1/entities"), lambda page: len(page["items"]) > 1
     )
     await _send(
         world.http.patch(
             f"/v1/entities/{entities['items'][0]['id']}", json={"add_aliases": ["the keeper"]}
         )
     )
+    entity, other = (one["id"] for one in entities["items"][:2])
+    await _send(world.http.patch(f"/v1/entities/{entity}", json={"type": "GAUGE"}))
+    await _send(world.http.post(f"/v1/entities/{other}/merge", json={"into": entity}))
+    await _send(world.http.post(f"/v1/entities/{entity}/split", json={"part": other}))
     await _send(world.http.put("/v1/collections/gone", json={"default_profile": "rrf"}))
     await _send(world.http.delete("/v1/collections/gone"))
     await eventually(

@@ -23,6 +23,7 @@ async def test_rebuild_equals_live_generation_without_engine_calls(
 ) -> None:
     async with run_pipeline(tmp_path, database) as at_work:
         await push_history(at_work)
+        await at_work.correct_entities()
         before, engine_calls = (
             await compute_checksum(at_work.pool, include_history=True),
             at_work.count_engine_calls(),

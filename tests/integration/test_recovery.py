@@ -40,6 +40,7 @@ async def test_empty_tables_are_recovered_from_log_without_engines(
 ) -> None:
     async with run_pipeline(tmp_path, database) as at_work:
         await push_history(at_work)
+        await at_work.correct_entities()
         before = await compute_checksum(at_work.pool, include_history=True)
         await add_alias(at_work, "the Kept")
         await add_alias(at_work, "the Dropped")

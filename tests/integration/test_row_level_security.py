@@ -49,6 +49,8 @@ RESTRICTED_TABLES = {
     "dropped_states",
     "erasure_counts",
     "entity_aliases",
+    "entity_corrections",
+    "current_aliases",
     "exams",
     "erasure_items",
     "erasure_subjects",

@@ -267,6 +267,50 @@ async def test_entities_and_subgraph_are_served(world: ApiWorld) -> None:
     assert graph["nodes"]
 
 
+async def test_corrections_of_entities_are_applied_and_undone(world: ApiWorld) -> None:
+    await world.ingest_until_searchable(
+        "Maria Silva works for Norte Energia S.A. in Lisbon. Norte Energia S.A. paid 5,000 euros "
+        "to Helena Costa."
+    )
+    page = await eventually(
+        lambda: world.fetch_json("/v1/entities"), lambda page: len(page["items"]) > 2
+    )
+    named = {one["name"]: one for one in page["items"]}
+    maria, helena = named["Maria Silva"], named["Helena Costa"]
+
+    async def change(method: str, path: str, **body: Any) -> dict[str, Any]:
+        response = await world.http.request(method, f"/v1/entities/{path}", json=body)
+        assert response.status_code == 200, response.text
+        assert response.json()["status"] == "applied"
+        changed: dict[str, Any] = response.json()
+        return changed
+
+    merged = await change("POST", f"{helena['id']}/merge", into=maria["id"])
+    assert (merged["id"], merged["name"], merged["aliases"]) == (
+        maria["id"],
+        "Maria Silva",
+        ["Helena Costa"],
+    )
+    again = await world.http.post(f"/v1/entities/{helena['id']}/merge", json={"into": maria["id"]})
+    assert (again.status_code, again.json()["code"]) == (422, "SAME_ENTITY")
+    retyped = await change("PATCH", "Helena Costa", type="TEAM")
+    assert (retyped["id"], retyped["type"]) == (maria["id"], "TEAM")
+    # The type that documents state undoes it.
+    assert (await change("PATCH", maria["id"], type="PERSON"))["type"] == "PERSON"
+    unknown = await world.http.post(
+        f"/v1/entities/{maria['id']}/split", json={"part": "Maria Silva"}
+    )
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "NOT_MERGED")
+    parted = await change("POST", f"{maria['id']}/split", part="helena costa")
+    assert (parted["id"], parted["name"]) == (helena["id"], "Helena Costa")
+    page = await world.fetch_json("/v1/entities")
+    assert {one["name"]: one for one in page["items"]} == named
+    audited = await world.fetch_json("/v1/audit")
+    assert {"entity.merged", "entity.amended", "entity.split"} <= {
+        one["action"] for one in audited["items"]
+    }
+
+
 async def test_abbreviation_of_a_document_is_followed_until_it_is_removed(world: ApiWorld) -> None:
     await world.ingest_until_searchable(
         "The Norte Investment Bank (NIB) paid 5,000 euros on 3 May 2024."

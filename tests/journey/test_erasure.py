@@ -97,6 +97,7 @@ async def test_erased_document_is_found_nowhere(
     before = await find_canaries(database, settings.data_dir, [CANARY, METADATA_CANARY])
     assert {
         "anabranch.child_chunks_g1",
+        "anabranch.entity_mentions",
         "anabranch.entity_mentions_g1",
         "anabranch.lexical_deltas_g1",
         "raw",
@@ -203,12 +204,16 @@ async def test_aliases_are_found_nowhere_after_erasure_of_their_tenant(
     for change in (
         {"add_aliases": [CANARY, f"the {METADATA_CANARY}"]},
         {"remove_aliases": [f"the {METADATA_CANARY}"]},
+        {"type": CANARY},
     ):
         amended = await world.http.patch(f"/v1/entities/{entity}", json=change)
         assert amended.json()["status"] == "applied", amended.text
     canaries = [CANARY, METADATA_CANARY]
     assert await find_canaries(database, settings.data_dir, canaries) == {
-        "anabranch.entity_aliases"
+        "anabranch.entity_aliases",
+        "anabranch.entity_corrections",
+        "anabranch.entity_mentions",
+        "anabranch.entity_mentions_g1",
     }
     # An entity is no document, although its aliases have a key.
     other = await world.http.post("/v1/erasures", json={"scope": "document", "name": entity})
@@ -217,14 +222,15 @@ async def test_aliases_are_found_nowhere_after_erasure_of_their_tenant(
     receipt = await erase(world, "tenant", "default")
 
     assert receipt["documents"] == 1 and receipt["removed"]["entity_aliases"] == 2
+    assert receipt["removed"]["entity_corrections"] == 1
     assert await find_canaries(database, settings.data_dir, canaries) == set()
     storage = world.worker.storage
     amendments = [
         record
         async for record in storage.log.read("control")
-        if record.record.headers["ce_type"] == b"entity.amended.v1"
+        if record.record.headers["ce_type"].startswith(b"entity.")
     ]
-    assert len(amendments) == 2
+    assert len(amendments) == 3
     for record in amendments:
         with pytest.raises(DataErased):
             await storage.codec.decode(record)

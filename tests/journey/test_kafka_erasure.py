@@ -293,6 +293,6 @@ async def test_receipt_counts_aliases_of_an_earlier_version(
         pool = world.worker.storage.pool
         await eventually(lambda: find_in_tables(pool, CANARIES), what="the alias")
         receipt = await erase(world, "tenant", "default")
-        assert "topic control: unsealed alias events of an earlier version: 1" in receipt["remains"]
+        assert "topic control: unsealed events about entities: 1" in receipt["remains"]
         assert await find_in_tables(pool, CANARIES) == set()
         assert "control" in await asyncio.to_thread(find_in_topics, kafka_settings, CANARIES)

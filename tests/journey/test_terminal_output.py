@@ -100,7 +100,8 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
     )
     assert run["answer"] and run["citations"], run
     wait_until(http, f"/v1/runs/{run['run_id']}", lambda found: found.get("response"))
-    entity = wait_until(http, "/v1/entities", lambda found: found["items"])["items"][0]["id"]
+    entities = wait_until(http, "/v1/entities", lambda found: len(found["items"]) > 1)["items"]
+    entity, other_entity = (one["id"] for one in entities[:2])
     watched, note = (
         str(folder / f"watched{CONTROL_SEQUENCES}"),
         str(folder / f"watched{CONTROL_SEQUENCES}" / f"note{CONTROL_SEQUENCES}.md"),
@@ -125,6 +126,8 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "entities list": [[], ["--text", CONTROL_SEQUENCES]],
         "entities show": [[entity]],
         "entities amend": [[entity, "--add-alias", "the other"], [entity]],
+        "entities merge": [[other_entity, "--into", entity], [entity, "--into", entity]],
+        "entities split": [[entity, "--part", other_entity], [entity, "--part", CONTROL_SEQUENCES]],
         "source add debezium": [["deb", CONTROL_SEQUENCES]],
         "source add postgres": [
             ["pg", CONTROL_SEQUENCES, "--dsn", f"postgresql://{CONTROL_SEQUENCES}"]

@@ -9,18 +9,27 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from processors import STAGES
-from schemas.events import Content, DocumentReceived, DocumentWithdrawn
+from schemas.events import (
+    Content,
+    DocumentReceived,
+    DocumentWithdrawn,
+    EntityMerged,
+    EntityRetyped,
+)
+from schemas.timestamps import utc_now
+from schemas.topics import CONTROL
 from services.instrumentation.metrics import Metrics
 from services.monitoring.lag_diagnosis import explain_lags
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.pool import Pool
 from streams.codec import Codec
-from streams.publisher import build_raw_record
+from streams.publisher import build_raw_record, build_root_event
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import LineParser
@@ -87,6 +96,26 @@ class Pipeline:
             return bool(await self.pool.fetchval(visible_count, list(texts)) == len(texts))
 
         await self.wait_for(are_visible)
+
+    async def correct_entities(self) -> None:
+        """Merge two entities and change the type of a third, and wait until it is settled."""
+        rows = await self.pool.fetch(
+            "select distinct entity_id from entity_mentions order by 1 limit 3"
+        )
+        part, whole, other = (row["entity_id"] for row in rows)
+        storage = self.worker.storage
+        for event in (
+            EntityMerged(tenant="default", entity_id=part, into=whole, into_type="LOC"),
+            EntityRetyped(tenant="default", entity_id=other, type="BIRD"),
+        ):
+            root = build_root_event(event, uuid4(), "anabranch/entities", utc_now)
+            await storage.log.append(
+                [await storage.codec.encode(root, CONTROL, str(event.entity_id))]
+            )
+        await self.wait_until_idle()
+        assert await self.pool.fetchval(
+            "select count(distinct entity_id) from entity_mentions where entity_type is not null"
+        )
 
     async def wait_until_idle(self) -> None:
         """Wait until every stage has read to the end of the log and committed."""

@@ -486,6 +486,12 @@ class NoEntities:
     ) -> dict[str, Any]:
         raise NotFound(f"Unknown entity {entity_id}.", remedy="List them.")
 
+    async def merge_entity(self, caller: Principal, entity_id: UUID, into: UUID) -> dict[str, Any]:
+        raise NotFound(f"Unknown entity {entity_id}.", remedy="List them.")
+
+    async def split_entity(self, caller: Principal, entity_id: UUID, part: str) -> dict[str, Any]:
+        raise NotFound(f"Unknown entity {entity_id}.", remedy="List them.")
+
     async def get_subgraph(self, caller: Principal, seeds: Any, **_: Any) -> dict[str, Any]:
         return {"nodes": [], "edges": []}
 
@@ -683,7 +689,7 @@ class RecordingAuditLog:
 
 class NoAuditEvents:
     async def list_events(
-        self, tenant: str | None, *, after: str | None, limit: int
+        self, tenant: str | None, **_: Any
     ) -> tuple[list[dict[str, Any]], str | None]:
         return [], None
 
@@ -752,7 +758,7 @@ def make_services(**replaced: Any) -> Services:
         "ingest": FakeIntake(),
         "documents": FakeDocuments(),
         "entities": NoEntities(),
-        "amend_entity": NoEntities().amend_entity,
+        "entity_changes": NoEntities(),
         "graph": None,
         "collections": MemoryCollections(),
         "listings": NoRecords(),

@@ -355,6 +355,11 @@ class MemoryIndex:
         self._record_call("link")
         return [EntitySeed("name", key, 1.0) for key in keys if self._find_mentions(tenant, key)]
 
+    async def resolve_seeds(
+        self, tenant: str, seeds: Sequence[EntitySeed]
+    ) -> Sequence[tuple[UUID, str]]:
+        return [(make_entity_id(tenant, seed.type, seed.key), seed.key) for seed in seeds]
+
     async def find_aliases(self, tenant: str, keys: Sequence[str]) -> Sequence[EntityAlias]:
         self._record_call("aliases")
         return [

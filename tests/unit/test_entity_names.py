@@ -28,6 +28,7 @@ DETAILS: dict[str, Any] = {
     "occurrences": [],
     "relations": [],
     "claims": [],
+    "parts": [],
 }
 
 
@@ -44,6 +45,19 @@ class NamedEntities(NoEntities):
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None:
         return {**DETAILS, "id": entity_id}
+
+
+class AppliedChanges(NoEntities):
+    async def amend_entity(
+        self, caller: Principal, entity_id: UUID, amendment: EntityAmendment
+    ) -> dict[str, Any]:
+        return {**DETAILS, "id": entity_id, "status": "applied"}
+
+    async def merge_entity(self, caller: Principal, entity_id: UUID, into: UUID) -> dict[str, Any]:
+        return {**DETAILS, "id": into, "status": "applied"}
+
+    async def split_entity(self, caller: Principal, entity_id: UUID, part: str) -> dict[str, Any]:
+        return {**DETAILS, "id": UUID(part), "status": "applied"}
 
 
 async def fetch(path: str) -> httpx2.Response:
@@ -77,27 +91,35 @@ async def test_ambiguous_and_unknown_names_are_explained() -> None:
     assert (await fetch(f"/v1/entities/{'x' * 1025}")).status_code == 422
 
 
-async def test_audit_records_the_id_of_an_entity_addressed_by_name() -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("PATCH", "", {"add_aliases": ["City of Light"]}, ("entity.amended", str(PARIS))),
+        ("PATCH", "", {"type": "ORG"}, ("entity.amended", str(PARIS))),
+        ("POST", "/merge", {"into": str(MERGER)}, ("entity.merged", f"{PARIS} into {MERGER}")),
+        ("POST", "/split", {"part": str(MERGER)}, ("entity.split", f"{MERGER} from {PARIS}")),
+    ],
+)
+async def test_audit_records_the_id_of_an_entity_addressed_by_name(
+    method: str, path: str, body: dict[str, Any], expected: tuple[str, str]
+) -> None:
     recorded: list[Any] = []
 
     class Audit:
         async def record(self, caller: Principal, action: str, subject: Any, *_: Any) -> None:
             recorded.append((action, subject))
 
-    async def amend(caller: Principal, entity: UUID, body: EntityAmendment) -> dict[str, Any]:
-        return {**DETAILS, "id": entity, "status": "applied"}
-
-    services = make_services(entities=NamedEntities(), audit=Audit(), amend_entity=amend)
+    services = make_services(
+        entities=NamedEntities(), audit=Audit(), entity_changes=AppliedChanges()
+    )
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(create_app(add_local_token(services))),
         base_url="http://localhost:8420",
         headers=BEARER,
     ) as client:
-        response = await client.patch(
-            "/v1/entities/Paris?type=LOC", json={"add_aliases": ["City of Light"]}
-        )
+        response = await client.request(method, f"/v1/entities/Paris{path}?type=LOC", json=body)
     assert response.status_code == 200, response.text
-    assert recorded == [("entity.amended", str(PARIS))]
+    assert recorded == [expected]
 
 
 def test_command_sends_a_name_with_any_character(

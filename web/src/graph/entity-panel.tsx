@@ -3,6 +3,7 @@ import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
 import { ErrorState, QueryState } from '@/shared/ui/states';
 import { Aliases } from './aliases';
+import { Corrections } from './corrections';
 import { type EntityDetails, useEntity } from './data';
 import classes from './graph.module.css';
 import { useOpenMentions } from './mentions';
@@ -118,6 +119,11 @@ function Details({ entity, ...props }: EntityPanelProps & { entity: EntityDetail
         </ul>
       </Stack>
       <Aliases entity={entity} />
+      <Corrections
+        entity={entity}
+        types={[...new Set(props.nodes.map((node) => node.type))]}
+        onSelect={props.onSelect}
+      />
     </Stack>
   );
 }
