@@ -37,7 +37,7 @@ async def retrieve_facts(
     A question that is restricted to some documents has none: a fact belongs to no document.
     """
     profile, request = query.profile.facts, query.request
-    question = request.query
+    question = query.question
     keys = extract_word_keys(question)
     if (
         not profile.enabled

@@ -29,7 +29,7 @@ from schemas.channels import CHANNELS, Channel
 from schemas.errors import AnabranchError
 from schemas.planning import INTENTS, Intent
 from schemas.ports.engines import ChatModel
-from schemas.questions import Filters, Route, RouteMode
+from schemas.questions import Filters, QueryRequest, Route, RouteMode, has_word
 
 MAX_KEYWORDS = 24
 MAX_NAMES = 16
@@ -40,7 +40,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 class ModelUse:
     """A chat model that was asked. `failure` is the reason why its reply was discarded."""
 
-    task: Literal["plan", "route", "cypher", "answer"]
+    task: Literal["standalone", "plan", "route", "cypher", "answer"]
     model: str
     prompt_sha256: str
     failure: str | None = None
@@ -55,7 +55,7 @@ class ModelUse:
                 f"The chat model {self.model} gave no usable graph query ({failure}); the "
                 "built-in one was used."
             )
-        verb = "planned" if self.task == "plan" else "routed"
+        verb = {"plan": "planned", "route": "routed"}.get(self.task, "rewritten")
         return (
             f"The chat model {self.model} gave no usable {self.task} ({failure}); the "
             f"question was {verb} by rules."
@@ -75,6 +75,12 @@ class _PlanReply(BaseModel):
     k: dict[Channel, Annotated[int, Field(ge=0, le=1000)]]
 
 
+class _StandaloneReply(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    question: str = Field(max_length=2000)
+
+
 class _RouteReply(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -83,6 +89,7 @@ class _RouteReply(BaseModel):
 
 
 _TEXT, _TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+_STANDALONE_SCHEMA = build_object_schema({"question": _TEXT})
 _PLAN_SCHEMA = build_object_schema(
     {
         "intent": {"type": "string", "enum": list(INTENTS)},
@@ -99,6 +106,42 @@ _ROUTE_SCHEMA = build_object_schema(
     {"mode": {"type": "string", "enum": ["VECTOR", "GRAPH", "HYBRID"]}, "reason": _TEXT}
 )
 _MODES: Mapping[str, RouteMode] = {"VECTOR": "vector", "GRAPH": "graph", "HYBRID": "hybrid"}
+
+
+async def rewrite_by_model(
+    query: QueryContext, resources: RetrievalResources
+) -> tuple[str | None, ModelUse | None]:
+    """Return the question as the profile's model fills it in from the conversation.
+
+    None if no model is asked, or if its reply is of no use.
+    """
+    request, profile, planner = query.request, query.profile.plan, resources.planner
+    if (
+        not isinstance(request, QueryRequest)
+        or not request.history
+        or profile.rewrite != "default"
+        or planner is None
+    ):
+        return None, None
+    # A template of the profile is one for plans.
+    own_prompt = profile.prompt.model_copy(update={"template": None})
+    prompt = render_prompt("standalone", own_prompt, query.plan.language)
+    turns = [turn.model_dump() for turn in request.history]
+    user = query.redactor.redact_value({"history": turns, "question": request.query})
+    reply, use = await request_reply(
+        "standalone",
+        planner,
+        prompt,
+        json.dumps(user, ensure_ascii=False),
+        _STANDALONE_SCHEMA,
+        _StandaloneReply,
+        profile.timeout_s,
+    )
+    question = normalize_whitespace(reply.question) if reply else ""
+    # A masked identifier would be searched for as it is.
+    if reply is not None and (MASK in question or not has_word(question)):
+        return None, replace(use, failure="it holds no question")
+    return question or None, use
 
 
 async def plan_by_model(
@@ -183,7 +226,7 @@ def format_question(query: QueryContext, fields: Mapping[str, Any]) -> str:
 
 
 async def request_reply(
-    task: Literal["plan", "route", "cypher"],
+    task: Literal["standalone", "plan", "route", "cypher"],
     chat: ChatModel,
     prompt: Prompt,
     user: str,

@@ -152,7 +152,8 @@ async def run_pipeline(
     """
     # An escalated run passes its route, and its plan is made.
     if route is None:
-        query, route, model_uses = await steps.plan_and_route(query)
+        query, route, planning_uses = await steps.plan_and_route(query)
+        model_uses = (*model_uses, *planning_uses)
     original_query = query
     if query.plan.stated is not None:
         request = query.request.model_copy(update={"filters": query.plan.stated.filters})

@@ -18,7 +18,7 @@ CONTROL_CHARACTERS = re.compile(
 )
 
 PromptName = Literal[
-    "answer", "cypher", "facts", "graph", "judge", "plan", "retry", "route", "search"
+    "answer", "cypher", "facts", "graph", "judge", "plan", "retry", "route", "search", "standalone"
 ]
 
 

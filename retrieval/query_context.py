@@ -96,8 +96,13 @@ class QueryContext:
     usage: EngineUsage = field(default_factory=EngineUsage)
     budget: ModelBudget = field(default_factory=ModelBudget)
     calibration: CalibrationBasis = "uncalibrated"
+    standalone: str | None = None  # the question, where the conversation before it changes it
     # Documents that are left out, with their number of chunks: an exam hides them.
     excluded_documents: Mapping[UUID, int] = field(default_factory=dict)
+
+    @property
+    def question(self) -> str:
+        return self.request.query if self.standalone is None else self.standalone
 
     @property
     def is_streamed(self) -> bool:

@@ -232,7 +232,7 @@ def build_trace(
     return Trace(
         generation=result.generation,
         profile=query.profile.name,
-        plan=_build_plan_trace(query.plan),
+        plan=_build_plan_trace(query.plan, query.standalone),
         route=result.route,
         channels=dict(candidates.traces),
         channels_used=list(candidates.traces),
@@ -274,8 +274,9 @@ def build_trace(
     )
 
 
-def _build_plan_trace(plan: QueryPlan) -> PlanTrace:
+def _build_plan_trace(plan: QueryPlan, standalone: str | None) -> PlanTrace:
     return PlanTrace(
+        question=standalone,
         intent=plan.intent,
         decided_by=plan.planned_by,
         keywords=list(plan.search_words or plan.keywords),

@@ -10,6 +10,7 @@ from uuid import UUID
 from retrieval.answer_cache import AnswerCache, AnswerKey
 from retrieval.evidence import Evidence
 from retrieval.model_budget import ModelBudget
+from retrieval.model_planning import rewrite_by_model
 from retrieval.parent_expansion import RankedParent, limit_per_document
 from retrieval.pipeline import Goal, LiveSteps, PipelineResult, run_pipeline
 from retrieval.profiles import ProfileCatalog
@@ -34,6 +35,7 @@ from retrieval.run_record import (
     build_run_record,
     discard_event,
 )
+from retrieval.standalone_question import rewrite_by_rules
 from retrieval.timing import Clock, Stopwatch
 from schemas.budgets import NO_PRICES, PriceTable
 from schemas.events import QueryAnswered
@@ -275,16 +277,12 @@ class Retriever:
     ) -> QueryContext:
         stopwatch = Stopwatch(self._clock, on_progress)
         profile = self._profiles.select(request)
+        turns = request.history if isinstance(request, QueryRequest) else []
         with stopwatch.measure_step("plan"):
-            infers_filters = request.infer_filters and profile.plan.filters
-            query_plan = plan_query(
-                request.query,
-                request.language,
-                self._languages,
-                self._names,
-                profile.plan,
-                request.filters if infers_filters else None,
+            question = rewrite_by_rules(
+                [turn.text for turn in turns if turn.role == "user"], request.query
             )
+            query_plan = self._plan(request, profile, question)
         return QueryContext(
             caller,
             run_id,
@@ -294,9 +292,23 @@ class Retriever:
             stopwatch,
             on_progress,
             request.generation,
-            redactor=Redactor(profile.redaction, request.query),
+            redactor=Redactor(
+                profile.redaction, "\n".join((request.query, *(turn.text for turn in turns)))
+            ),
             searches_left=profile.answer.further_searches,
             budget=ModelBudget(profile.budget, self._prices),
+            standalone=question if question != request.query else None,
+        )
+
+    def _plan(self, request: SearchRequest, profile: Profile, question: str) -> QueryPlan:
+        infers_filters = request.infer_filters and profile.plan.filters
+        return plan_query(
+            question,
+            request.language,
+            self._languages,
+            self._names,
+            profile.plan,
+            request.filters if infers_filters else None,
         )
 
     async def _run_cached(
@@ -330,7 +342,16 @@ class Retriever:
         self, query: QueryContext, goal: Goal, depth: int | None = None
     ) -> PipelineResult:
         with use_meter(query.budget):
-            return await run_pipeline(query, LiveSteps(self._resources), goal, depth=depth)
+            question, use = await rewrite_by_model(query, self._resources)
+            if question is not None:
+                query = replace(
+                    query,
+                    plan=self._plan(query.request, query.profile, question),
+                    standalone=question if question != query.request.query else None,
+                )
+            uses = (use,) if use else ()
+            steps = LiveSteps(self._resources)
+            return await run_pipeline(query, steps, goal, model_uses=uses, depth=depth)
 
     async def _run_search(self, query: QueryContext) -> QueryOutcome[SearchResponse]:
         result = await self._run_pipeline(query, "results")

@@ -54,8 +54,8 @@ class BudgetProfile(Value):
         ge=0,
         le=100,
         description=(
-            "Calls of chat models to plan and route a question, to write Cypher for it, and to "
-            "answer it, repeated ones included."
+            "Calls of chat models to fill in a question from its conversation, to plan and route "
+            "it, to write Cypher for it, and to answer it, repeated ones included."
         ),
     )
     judge_calls: int = Field(4, ge=0, le=100, description="Calls of the judge model.")
@@ -89,7 +89,9 @@ class ModelUsage(Value):
     """Calls of one model for one task."""
 
     task: str = Field(
-        description="One of `plan`, `route`, `cypher`, `embed`, `rerank`, `answer`, `judge`."
+        description=(
+            "One of `standalone`, `plan`, `route`, `cypher`, `embed`, `rerank`, `answer`, `judge`."
+        )
     )
     model: str = Field(description="Name of the model.")
     local: bool = Field(description="Whether the model runs in this process. It costs nothing.")

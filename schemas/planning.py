@@ -49,6 +49,13 @@ class PlanProfile(Value):
             "(`documents from 2024`, `#tax`)."
         ),
     )
+    rewrite: Literal["rules", "default"] = Field(
+        "default",
+        description=(
+            "Fill in a question of a conversation by local rules, or by the chat model of `PLAN__` "
+            "where one is configured. If the model fails, the rules decide."
+        ),
+    )
     intents: dict[Intent, IntentProfile] = Field(
         {}, description="Weights and candidates of the channels by intent of the question."
     )

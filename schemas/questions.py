@@ -63,8 +63,12 @@ class Filters(Value):
     )
 
 
+def has_word(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
 def _require_word(query: str) -> str:
-    if not any(character.isalnum() for character in query):
+    if not has_word(query):
         raise ValueError("the question contains no word")
     return query
 
@@ -131,9 +135,24 @@ class SearchRequest(BaseModel):
     explain: bool = Field(False, description="Add an explanation of the score to each result.")
 
 
+class ConversationTurn(Value):
+    """A message before the question."""
+
+    role: Literal["user", "assistant"] = Field(description="Who wrote it.")
+    text: str = Field(max_length=8000, description="The message.")
+
+
 class QueryRequest(SearchRequest):
     """A question to answer."""
 
+    history: list[ConversationTurn] = Field(
+        [],
+        max_length=50,
+        description=(
+            "The conversation before the question, the oldest turn first. What the question leaves "
+            "to it is filled in before the search; `trace.plan.question` is the result."
+        ),
+    )
     stream: bool = Field(False, description="Respond with server-sent events.")
     return_context: bool = Field(
         True, description="Include the passages that the answer was based on."
@@ -194,6 +213,9 @@ class Route(Value):
 class PlanTrace(Value):
     """How the question was analyzed."""
 
+    question: str | None = Field(
+        None, description="The question that was searched for, if `history` changed it."
+    )
     intent: Intent = Field(description="What the question wants.")
     decided_by: Literal["rules", "model"] = Field(
         description="Whether rules or a model planned the search."
