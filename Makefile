@@ -22,7 +22,7 @@ endif
 .DEFAULT_GOAL := help
 # Each test process would rewrite the assertions of all tests again, 6 s of CPU each.
 test test-long check: export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help install demo test test-long containers faults attack check platforms lint style types layers generated format contracts compose asyncapi clients lock samples clean ui web screens
+.PHONY: help install demo test test-long containers faults attack check platforms lint style types layers generated format contracts compose asyncapi clients mcp-client lock samples clean ui web screens
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,14 @@ build/typescript-client/.synced: .ci/typescript-client/package-lock.json
 	mkdir -p build/typescript-client
 	cp .ci/typescript-client/* build/typescript-client/
 	cd build/typescript-client && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+mcp-client: build/mcp-client/.synced ## Install the TypeScript client of the MCP that the tests use (needs Node)
+
+build/mcp-client/.synced: .ci/mcp-client/package-lock.json .ci/mcp-client/check.mjs
+	mkdir -p build/mcp-client
+	cp .ci/mcp-client/* build/mcp-client/
+	cd build/mcp-client && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 build/asyncapi/.synced: .ci/asyncapi/package-lock.json .ci/asyncapi/check.mjs

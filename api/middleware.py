@@ -16,6 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import CODE_BY_STATUS, REMEDY_BY_STATUS, build_problem
 
+# The calls of an agent's message count too.
+LIMITED_PATHS = ("/v1/", "/openai/", "/mcp")
 MAX_JSON_BYTES = 32 * 1024 * 1024
 MEMORY_BODY_TIMEOUT_S = 30.0
 UPLOAD_GRACE_S = 10.0
@@ -180,7 +182,7 @@ class ConcurrencyLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Probes must be answered under load, or the orchestrator restarts a busy server.
-        if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
+        if scope["type"] != "http" or not scope["path"].startswith(LIMITED_PATHS):
             await self.app(scope, receive, send)
             return
         address = normalize_address((scope.get("client") or ("",))[0])

@@ -98,6 +98,8 @@ REMEDY_BY_STATUS = {
     413: "Send a file as multipart form, or raise ANABRANCH_INGEST__MAX_BYTES.",
     405: "See /docs for the methods of this path.",
 }
+OPENAI_PATH = "/openai/"
+OPENAI_ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 DEFAULT_REMEDY = "Compare the request with /openapi.json."
 # By Pydantic's error type, with placeholders of its context.
 BOUND_DESCRIPTIONS = {
@@ -169,12 +171,22 @@ def build_problem(
     retry_headers = (
         {"Retry-After": str(RETRY_AFTER_S)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
     )
+    is_openai = request.scope["path"].startswith(OPENAI_PATH)
     return JSONResponse(
-        problem.model_dump(),
+        format_openai_error(problem) if is_openai else problem.model_dump(),
         status,
-        media_type=MEDIA_TYPE,
+        media_type="application/json" if is_openai else MEDIA_TYPE,
         headers=own_headers | retry_headers | (headers or {}),
     )
+
+
+def format_openai_error(problem: Problem) -> dict[str, Any]:
+    """Format the problem as clients of OpenAI read errors."""
+    kind = OPENAI_ERROR_TYPES.get(
+        problem.status, "server_error" if problem.status >= 500 else "invalid_request_error"
+    )
+    message = f"{problem.detail} {problem.remedy}".rstrip()
+    return {"error": {"message": message, "type": kind, "param": None, "code": problem.code}}
 
 
 def build_error_problem(request: Request, error: Exception) -> JSONResponse:

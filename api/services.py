@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,7 @@ class Services:
     max_failures_per_minute: int  # failed authentications of one address
     count_failed_authentication: Callable[[], None]
     max_upload_bytes: int
+    agent_feedback: bool  # whether agents may store feedback
     ingest: IngestService
     documents: PgDocuments
     entities: PgEntities
@@ -75,7 +76,7 @@ class Services:
     profiles: ProfileCatalog
     reload_profiles: Callable[[], Awaitable[ReloadedConfig]]
     search: Callable[[Principal, SearchRequest], Awaitable[SearchResponse]]
-    query: Callable[[Principal, QueryRequest, OnProgress], Awaitable[QueryResponse]]
+    query: Callable[[Principal, QueryRequest, OnProgress], Coroutine[Any, Any, QueryResponse]]
     record_feedback: Callable[[Principal, FeedbackRequest], Awaitable[FeedbackReceipt]]
     check_readiness: Callable[[], Awaitable[Sequence[DependencyStatus]]]
     get_health: Callable[[Principal], Awaitable[dict[str, Any]]]

@@ -29,13 +29,14 @@ it when `draft` increases. Quoted answers send none |
 
 Comments keep the connection open. Closing it cancels the query."""
 
+WORKING = format_sse_event(comment="working")
 RunQuery = Callable[[OnProgress], Awaitable[QueryResponse]]
 MessageT = TypeVar("MessageT")
 
 
 def stream_answer(request: Request, run_query: RunQuery) -> StreamingResponse:
     """Run the query and stream its progress and answer. Closing the connection cancels it."""
-    return _stream(_generate_events(request, run_query))
+    return stream_events(_generate_events(request, run_query))
 
 
 async def stream_messages(
@@ -54,10 +55,10 @@ async def stream_messages(
             async for message in messages:
                 yield format_message(message)
 
-    return _stream(generate())
+    return stream_events(generate())
 
 
-def _stream(events: AsyncIterator[bytes]) -> StreamingResponse:
+def stream_events(events: AsyncIterator[bytes]) -> StreamingResponse:
     return StreamingResponse(
         events,
         media_type=MEDIA_TYPE,
@@ -67,25 +68,43 @@ def _stream(events: AsyncIterator[bytes]) -> StreamingResponse:
 
 
 async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterator[bytes]:
+    yield format_sse_event(event="started", data_str="{}")
+    async with aclosing(follow_query(run_query)) as steps:
+        async for progress in steps:
+            match progress:
+                case None:
+                    yield WORKING
+                case asyncio.Future():
+                    yield _format_final_event(request, progress)
+                case _:
+                    yield format_sse_event(
+                        event="delta" if isinstance(progress, AnswerDelta) else "step",
+                        data_str=progress.model_dump_json(),
+                    )
+
+
+async def follow_query(
+    run_query: RunQuery,
+) -> AsyncGenerator[Progress | asyncio.Future[QueryResponse] | None, None]:
+    """Yield the progress, None to keep the connection open meanwhile, and last the ended task.
+
+    Closing the generator cancels the query.
+    """
     progress_queue: asyncio.Queue[Progress | None] = asyncio.Queue()
     task = asyncio.ensure_future(run_query(progress_queue.put_nowait))
     # Also after an error, so that the loop below always ends.
     task.add_done_callback(lambda _: progress_queue.put_nowait(None))
     try:
-        yield format_sse_event(event="started", data_str="{}")
         while True:
             try:
                 progress = await asyncio.wait_for(progress_queue.get(), PING_INTERVAL_S)
             except TimeoutError:
-                yield format_sse_event(comment="working")
+                yield None
                 continue
             if progress is None:
                 break
-            yield format_sse_event(
-                event="delta" if isinstance(progress, AnswerDelta) else "step",
-                data_str=progress.model_dump_json(),
-            )
-        yield _format_final_event(request, task)
+            yield progress
+        yield task
     finally:
         # Also when the client disconnects, which closes this generator.
         task.cancel()

@@ -35,6 +35,7 @@ COMMANDS = {
     ),
     "search": ("anabranch.cli.query:search", "Find passages without generating an answer."),
     "documents": ("anabranch.cli.documents:app", "List, show, amend and delete documents."),
+    "mcp": ("anabranch.cli.mcp:app", "Serve an agent by the Model Context Protocol (MCP)."),
     "entities": (
         "anabranch.cli.entities:app",
         "List and show entities, and change their aliases.",

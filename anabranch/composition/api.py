@@ -211,6 +211,7 @@ async def prepare_api(
             max_failures_per_minute=settings.auth.max_failures,
             count_failed_authentication=metrics.authentication_failures.inc,
             max_upload_bytes=settings.ingest.max_bytes,
+            agent_feedback=settings.api.agent_feedback,
             ingest=IngestService(
                 event_log,
                 storage.blobs,

@@ -300,6 +300,9 @@ class ApiSettings(SettingsSection):
             "minimum upload rate in bytes per second after the first 10 s; slower uploads get 408"
         ),
     )
+    agent_feedback: bool = Field(
+        False, description="whether agents may store feedback, by a tool of the MCP server"
+    )
     disk_reserve: int = Field(
         512 * MIB,
         ge=0,

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Depends, FastAPI
 
 from api import problems
+from api.agents import route as agent_route
 from api.app.openapi import complete_document
 from api.authentication import AuthenticationMiddleware
 from api.browser_guard import BrowserGuardMiddleware, SecurityHeadersMiddleware
@@ -38,6 +39,7 @@ from api.routes import (
     judgements,
     lineage,
     monitoring,
+    openai,
     queries,
     replays,
     root,
@@ -89,6 +91,9 @@ def include_resources() -> APIRouter:
     for resource in RESOURCES:
         router.include_router(resource.router, prefix="/v1", dependencies=checks)
     router.include_router(health.router, dependencies=checks)
+    router.include_router(openai.router, dependencies=checks)
+    # The calls that an agent's message leads to are validated.
+    router.include_router(agent_route.router, dependencies=[Depends(require_role)])
     router.include_router(docs.router)
     router.include_router(root.router)
     router.include_router(ui.router)

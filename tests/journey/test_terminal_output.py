@@ -217,6 +217,7 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "contract asyncapi": [[]],
         "contract schemas": [["--out", str(folder / "schemas")]],
         "open": [[]],
+        "mcp config": [["claude"], [CONTROL_SEQUENCES]],
         "version": [[]],
         "documents delete": [[other]],
         "collections list": [[]],

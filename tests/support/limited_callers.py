@@ -23,6 +23,8 @@ from tests.support.eventually import eventually
 READERS_BY_USER = {"admin": None, "ana": ("user:ana", "group:board"), "bob": ("user:bob",)}
 """A user without readers is an admin; `board` is an admin too, but limited."""
 LIMITED_ADMIN = "board"
+FOREIGN_ADMIN = "foreign"
+"""Of another tenant."""
 FINAL_STATES = {"searchable", "failed", "superseded", "withdrawn"}
 
 
@@ -68,6 +70,8 @@ class LimitedCallers:
 
 async def _authenticate(credential: str | None, tenant: str | None) -> Principal:
     user = credential or ""
+    if user == FOREIGN_ADMIN:
+        return Principal(f"key:{user}", "other", "admin")
     if user == LIMITED_ADMIN:
         return Principal(f"key:{user}", "default", "admin", ("group:board",))
     if user not in READERS_BY_USER:
@@ -94,7 +98,7 @@ async def open_limited_callers(
                         headers={"Authorization": f"Bearer {user}"},
                         timeout=60,
                     )
-                    for user in (*READERS_BY_USER, LIMITED_ADMIN)
+                    for user in (*READERS_BY_USER, LIMITED_ADMIN, FOREIGN_ADMIN)
                 }
                 await wait_until_ready(clients["admin"])
                 yield LimitedCallers(clients)

@@ -755,6 +755,7 @@ def make_services(**replaced: Any) -> Services:
         "hostnames": (),
         "public_url": "",
         "max_upload_bytes": MAX_BYTES,
+        "agent_feedback": False,
         "ingest": FakeIntake(),
         "documents": FakeDocuments(),
         "entities": NoEntities(),

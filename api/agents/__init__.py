@@ -1,0 +1,1 @@
+"""The Model Context Protocol (MCP): tools and resources for agents."""

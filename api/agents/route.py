@@ -1,0 +1,75 @@
+"""`/mcp`: the MCP server over streamable HTTP, for the caller of each request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+
+import httpx2
+from fastapi import APIRouter, Request
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from api.dependencies import ServicesDep
+from api.disconnects import run_while_connected
+from api.operations import OperationRoute, operation
+from api.services import Services
+
+FORWARDED_HEADERS = ("authorization", "x-anabranch-tenant", "x-request-id")
+LAZY_MODULES = ("mcp.server.streamable_http_manager", "api.agents.server")
+router = APIRouter(route_class=OperationRoute, include_in_schema=False)
+
+
+@router.post("/mcp")
+@operation("reader")
+async def serve_agent(request: Request, services: ServicesDep) -> Response:
+    """Answer one message of the protocol, without a session: GET and DELETE are for sessions."""
+    return McpResponse(request, services)
+
+
+class McpResponse(Response):
+    """The reply to one message. A client that disconnects ends its call."""
+
+    def __init__(self, request: Request, services: Services) -> None:
+        super().__init__()
+        self.request, self.services = request, services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # In a thread and not at start-up: the library takes a second of CPU to import.
+        http, agents = await asyncio.gather(
+            *(asyncio.to_thread(import_module, name) for name in LAZY_MODULES)
+        )
+        server = agents.build_server(
+            self._open_http, self.request.app.version, with_feedback=self.services.agent_feedback
+        )
+        # The library's checks of Host and Origin are off: BrowserGuardMiddleware has made them.
+        manager = http.StreamableHTTPSessionManager(server, json_response=True, stateless=True)
+        messages = asyncio.Queue[Message]()
+        body = await self.request.body()
+        messages.put_nowait({"type": "http.request", "body": body, "more_body": False})
+
+        async def serve() -> None:
+            async with manager.run():
+                await manager.handle_request(scope, messages.get, send)
+
+        with suppress(ClientDisconnect):
+            await run_while_connected(receive, serve())
+
+    @asynccontextmanager
+    async def _open_http(self) -> AsyncIterator[httpx2.AsyncClient]:
+        """Open a client that calls this application as the agent does."""
+        request = self.request
+        headers = {
+            name: request.headers[name] for name in FORWARDED_HEADERS if name in request.headers
+        }
+        transport = httpx2.ASGITransport(
+            request.app, raise_app_exceptions=False, client=request.scope["client"] or ("", 0)
+        )
+        base_url = self.services.public_url or str(request.base_url)
+        async with httpx2.AsyncClient(
+            transport=transport, base_url=base_url, headers=headers, timeout=None
+        ) as client:
+            yield client
