@@ -25,6 +25,7 @@ LIBRARY_LEVELS = {
     "aiokafka": logging.ERROR,
     "httpx": logging.WARNING,
     "httpx2": logging.WARNING,
+    "mcp": logging.WARNING,
     "uvicorn": logging.WARNING,
 }
 

@@ -18,8 +18,7 @@ from api.disconnects import run_while_connected
 from api.operations import OperationRoute, operation
 from api.services import Services
 
-FORWARDED_HEADERS = ("authorization", "x-anabranch-tenant", "x-request-id")
-LAZY_MODULES = ("mcp.server.streamable_http_manager", "api.agents.server")
+FORWARDED_HEADERS = ("authorization", "x-anabranch-tenant")
 router = APIRouter(route_class=OperationRoute, include_in_schema=False)
 
 
@@ -39,14 +38,11 @@ class McpResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # In a thread and not at start-up: the library takes a second of CPU to import.
-        http, agents = await asyncio.gather(
-            *(asyncio.to_thread(import_module, name) for name in LAZY_MODULES)
-        )
+        agents = await asyncio.to_thread(import_module, "api.agents.server")
         server = agents.build_server(
             self._open_http, self.request.app.version, with_feedback=self.services.agent_feedback
         )
-        # The library's checks of Host and Origin are off: BrowserGuardMiddleware has made them.
-        manager = http.StreamableHTTPSessionManager(server, json_response=True, stateless=True)
+        manager = agents.create_http_manager(server)
         messages = asyncio.Queue[Message]()
         body = await self.request.body()
         messages.put_nowait({"type": "http.request", "body": body, "more_body": False})
@@ -65,6 +61,7 @@ class McpResponse(Response):
         headers = {
             name: request.headers[name] for name in FORWARDED_HEADERS if name in request.headers
         }
+        headers["x-request-id"] = request.scope["request_id"]
         transport = httpx2.ASGITransport(
             request.app, raise_app_exceptions=False, client=request.scope["client"] or ("", 0)
         )

@@ -17,6 +17,7 @@ import httpx2
 import mcp_types
 from mcp import MCPError
 from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic import ValidationError
 
 from api.agents.tools import FEEDBACK_TOOL, TOOLS, ApiCaller, Tool, ToolFailure
@@ -136,6 +137,14 @@ def build_server(open_http: OpenHttp, version: str, *, with_feedback: bool = Fal
         on_list_resource_templates=list_resource_templates,
         on_read_resource=read_resource,
     )
+
+
+def create_http_manager(server: Server[Any]) -> StreamableHTTPSessionManager:
+    """Create a manager for one message over HTTP.
+
+    Its checks of Host and Origin are off: BrowserGuardMiddleware has made them.
+    """
+    return StreamableHTTPSessionManager(server, json_response=True, stateless=True)
 
 
 @cache

@@ -423,6 +423,20 @@ async def test_revision_by_excluded_caller_has_no_effect(
     assert by_ana.status is (ClaimStatus.PENDING if is_withdrawn else ClaimStatus.SUPERSEDED)
 
 
+async def test_upload_projected_before_an_earlier_restriction_stays(ledger: Ledger) -> None:
+    """The bound of `limit-who-reads-a-document.md`: another partition was read later."""
+    upload = make_accepted("a", 3, "mine", limited_to=ANA)
+    await claim_events(ledger, make_accepted("a", 1))
+    (applied,) = await claim_events(ledger, upload)
+    assert applied.status is ClaimStatus.PENDING
+    (late,) = await claim_events(ledger, make_amended("a", 2, readers=BOARD))
+    assert late.status is ClaimStatus.PENDING
+    # From then on the caller is excluded, from its own upload too.
+    for attempt in (make_accepted("a", 4, limited_to=ANA), make_removed("a", 5, limited_to=ANA)):
+        (refused,) = await claim_events(ledger, attempt)
+        assert refused.status is ClaimStatus.SUPERSEDED
+
+
 async def test_caller_changes_own_document(ledger: Ledger) -> None:
     answers = await claim_events(
         ledger,

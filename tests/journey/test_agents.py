@@ -1,4 +1,6 @@
-"""Agents search, read and ask by the official MCP client, and reach no document of others."""
+"""Agents search, read and ask by the official MCP client, and reach no document of others. Neither
+do chat clients.
+"""
 
 from __future__ import annotations
 
@@ -87,3 +89,6 @@ async def test_agent_reaches_no_document_of_others(callers: LimitedCallers, user
             assert "[NOT_FOUND]" in await fail_tool(agent, name, **arguments)
         with pytest.raises(MCPError, match="NOT_FOUND"):
             await agent.read_resource(f"anabranch://documents/{document}")
+    chat = {"model": "default", "messages": [{"role": "user", "content": QUESTION}]}
+    refused = await callers.request(user, "POST", "/openai/v1/chat/completions", **chat)
+    assert refused.json()["anabranch"]["refused"] and refused.json()["citations"] == []

@@ -39,9 +39,9 @@ one other value, in turn.
 """
 VALUES_PER_PARAMETER = 1_000 if IS_EXHAUSTIVE else 1
 STREAM_DURATION_S = 6.0 if IS_EXHAUSTIVE else 3.0
-ID_KIND_BY_PARAMETER = {"other": "run", "seed": "entity"}
+ID_KIND_BY_PARAMETER = {"other": "run", "seed": "entity", "into": "entity", "part": "entity"}
 """Of ids in places whose names do not hold it."""
-ID_OR_NAME_PARAMETERS = {"entity"}
+ID_OR_NAME_PARAMETERS = {"entity", "part"}
 VALUES_BY_PARAMETER = {
     "stage": ["receive"],
     "topic": ["chunked"],
