@@ -9,8 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from schemas.rows import AuditRow
-from sql.access import PgAudit, insert_audit_event
+from schemas.events import AuditRecorded
+from schemas.rows import EventRow
+from sql.access import PgAudit
+from sql.inbox.shared_rows import write_shared_rows
 from sql.listings import PgListings
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.search_stack import open_search_stack
@@ -105,18 +107,17 @@ async def test_audit_events_are_filtered_page_after_page(
     async with open_search_stack(database) as stack:
         for number, (actor, action, subject, outcome) in enumerate(events, 1):
             occurred_at = NOW + timedelta(hours=number)
-            row = AuditRow(
-                UUID(int=number),
-                "default",
-                occurred_at,
-                actor,
-                "admin",
-                action,
-                subject,
-                None,
-                outcome,
+            event = AuditRecorded(
+                audit_id=UUID(int=number),
+                actor=actor,
+                role="admin",
+                action=action,
+                subject=subject,
+                tenant="default",
+                occurred_at=occurred_at,
+                outcome=outcome,
             )
-            await insert_audit_event(stack.connection, row)
+            await write_shared_rows(stack.connection, [EventRow(event, number)])
         audit = PgAudit(stack.pool)
         assert await read_all(audit.list_events, "audit_id", "default", **filters) == expected
         assert await read_all(audit.list_events, "audit_id", None, **filters) == expected
