@@ -94,7 +94,6 @@ export function FilterBar({
         onChange={(tag) => onChange({ tag }, { replace: true })}
         render={(value, set) => (
           <Autocomplete
-            size="xs"
             label={words.filters.tag}
             placeholder={words.filters.any}
             data={tags}
