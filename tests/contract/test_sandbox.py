@@ -24,6 +24,7 @@ from schemas.errors import (
 )
 from tests.contract import sandbox_jobs
 from tests.fakes.ocr import FakeOcr
+from tests.support.eventually import eventually
 
 MODULES = ("tests.contract.sandbox_jobs",)
 
@@ -247,7 +248,8 @@ async def test_cancelled_job_ends_its_child(sandbox: Sandbox) -> None:
         job.cancel()
         with pytest.raises(asyncio.CancelledError):
             await job
-        assert not children.exists() or not children.read_text().split()
+        # The parent of the child notices its end a moment later.
+        await eventually(lambda: not children.exists() or not children.read_text().split())
     assert await sandbox.run(sandbox_jobs.echo, b"next") == b"next"
 
 
