@@ -97,7 +97,8 @@ async def follow_query(
     try:
         while True:
             try:
-                progress = await asyncio.wait_for(progress_queue.get(), PING_INTERVAL_S)
+                async with asyncio.timeout(PING_INTERVAL_S):
+                    progress = await progress_queue.get()
             except TimeoutError:
                 yield None
                 continue

@@ -138,7 +138,8 @@ class PgChangeReader:
             await slot_connection.execute(
                 "do $$ begin raise notice '%', pg_export_snapshot(); end $$"
             )
-            return await asyncio.wait_for(snapshot_name, 10)
+            async with asyncio.timeout(10):
+                return await snapshot_name
 
     async def _iterate_rows(
         self, exported: str

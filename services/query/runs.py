@@ -327,7 +327,8 @@ async def _follow_local(run: LocalRun, after: int) -> AsyncIterator[RunMessage]:
         if run.status is not None:
             return
         try:
-            await asyncio.wait_for(changed.wait(), PING_INTERVAL_S)
+            async with asyncio.timeout(PING_INTERVAL_S):
+                await changed.wait()
         except TimeoutError:
             yield RunMessage(event="working")
 

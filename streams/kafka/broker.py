@@ -261,7 +261,8 @@ async def _is_serving(port: int) -> bool:
     try:
         # Size, api key, version, correlation id, and a null client id.
         writer.write(struct.pack(">ihhih", 10, 18, 0, 1, -1))
-        await asyncio.wait_for(reader.readexactly(8), timeout=5)
+        async with asyncio.timeout(5):
+            await reader.readexactly(8)
     except (OSError, EOFError, TimeoutError):
         return False
     finally:
