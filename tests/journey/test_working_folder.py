@@ -35,7 +35,14 @@ def plant_modules(folder: Path) -> Path:
     return marker
 
 
-@pytest.mark.parametrize("python_path", [None, "", f"{os.pathsep}/nonexistent"])
+@pytest.mark.parametrize(
+    "python_path",
+    [
+        "",
+        pytest.param(None, marks=pytest.mark.long),
+        pytest.param(f"{os.pathsep}/nonexistent", marks=pytest.mark.long),
+    ],
+)
 def test_ingest_runs_no_module_of_the_working_folder(
     folder: Path, tmp_path: Path, python_path: str | None
 ) -> None:
