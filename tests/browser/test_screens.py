@@ -1,13 +1,17 @@
-"""Every screen at every width, in both themes and languages: accessible and without errors."""
+"""Every screen at every width, in both themes and languages, and for a reader.
+
+One file, and so one server with its documents for all of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import find_violations, is_scrolled_sideways, visit
+from tests.support.browser import Visitor, find_violations, is_scrolled_sideways, visit
 from tests.support.server_process import open_http_client
 
 SCREENS = (
@@ -29,6 +33,7 @@ SCREENS = (
     "audit",
     "system",
 )
+ADMIN_SCREENS = ("dead-letters", "generations", "replays", "sources", "keys", "audit")
 RUN_TABS = ("answer", "retrieval", "fusion", "context", "judge", "trace")
 DOCUMENT_TABS = ("overview", "pages", "chunks", "entities", "revisions", "lineage", "events")
 
@@ -91,3 +96,28 @@ def test_every_screen_fits_a_phone_in_portuguese(
             page.close()
     assert wide == []
     assert "Documentos · Anabranch" in titles
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Browser, server: dict[str, Any]) -> Iterator[Visitor]:
+    with open_http_client(server) as http:
+        issued = http.post("/v1/keys", json={"name": "screens", "role": "reader"})
+        assert issued.status_code == 201, issued.text
+    with visit(browser, server, key=issued.json()["key"]) as visitor:
+        yield visitor
+
+
+def test_reader_sees_no_buttons_of_writers(reader: Visitor) -> None:
+    page = reader.open("/documents")
+    expect(page.get_by_text("ferry-service-agreement.docx").first).to_be_visible()
+    for name in ("Upload", "Delete", "Erase"):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
+    rail = page.get_by_role("navigation").first
+    expect(rail.get_by_role("link", name="Keys")).to_have_count(0)
+
+
+@pytest.mark.parametrize("screen", ADMIN_SCREENS)
+def test_reader_learns_which_role_a_screen_needs(reader: Visitor, screen: str) -> None:
+    page = reader.open(f"/{screen}")
+    expect(page.get_by_text("needs the role admin")).to_be_visible()
+    page.close()

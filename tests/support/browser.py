@@ -14,7 +14,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Response, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -33,6 +34,7 @@ AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 # A busy machine takes its time; a page that hangs still fails.
 TIMEOUT_MS = 180_000
+SETTLE_TIMEOUT_MS = 20_000
 expect.set_options(timeout=TIMEOUT_MS)
 
 
@@ -131,11 +133,12 @@ def find_violations(page: Page, rules: list[str] | None = None) -> list[str]:
 
 
 def is_scrolled_sideways(page: Page) -> bool:
-    """Return whether the page is wider than its window."""
-    return bool(
-        page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
-    )
-
-
-def find_failed(responses: list[Response]) -> list[str]:
-    return [f"{one.status} {one.url}" for one in responses if one.status >= 400]
+    """Return whether the page stays wider than its window: charts follow it a moment later."""
+    try:
+        page.wait_for_function(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth",
+            timeout=SETTLE_TIMEOUT_MS,
+        )
+    except PlaywrightTimeoutError:
+        return True
+    return False
