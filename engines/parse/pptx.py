@@ -5,6 +5,7 @@ Source: ECMA-376 part 1, 19 (PresentationML), 21.1 (DrawingML).
 
 from __future__ import annotations
 
+from functools import partial
 from xml.etree import ElementTree
 
 from engines.parse.hidden_text import is_hidden_text_kept
@@ -78,13 +79,7 @@ def _rewrite_slide(package: Package, part: str, number: int, size: tuple[int, in
     for tree_root in parts:
         for paragraph in list(iter_named(tree_root, "p")):
             paragraph_view = views.get(id(paragraph), ParagraphView())
-            join_runs(
-                paragraph,
-                lambda run, paragraph_view=paragraph_view: _get_run_marks(  # type: ignore[misc]
-                    run, is_hidden=view.hides(run, paragraph_view)
-                ),
-                package,
-            )
+            join_runs(paragraph, partial(_get_run_marks, view, paragraph_view), package)
 
 
 _FRAME = ("nvGrpSpPr", "grpSpPr")
@@ -116,9 +111,9 @@ def _capitalize(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def _get_run_marks(run: Element, *, is_hidden: bool) -> frozenset[str]:
+def _get_run_marks(view: SlideView, paragraph_view: ParagraphView, run: Element) -> frozenset[str]:
     properties = find_named(run, "rPr")
-    marks = {"hidden"} if is_hidden else set()
+    marks = {"hidden"} if view.hides(run, paragraph_view) else set()
     if properties is not None:
         if properties.get("strike", "noStrike") != "noStrike":
             marks.add("struck")
