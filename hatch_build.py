@@ -105,8 +105,8 @@ class WebUI:
             if mode == "require":
                 raise
             print(
-                f"warning: The web UI was not built. {error} `anabranch up` serves a plain page "
-                "in its place; run `make web` to build it.",
+                f"warning: The web UI was not built. {error} `anabranch up` serves the earlier "
+                "build, or a plain page without one; run `make web` to build it.",
                 file=sys.stderr,
             )
             return False
@@ -207,17 +207,17 @@ class UIBuildHook(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         web_ui = WebUI(Path(self.root))
-        is_needless = (
+        needs_no_node = (
             web_ui.read_mode() == "skip" or web_ui.is_current() or web_ui.find_installed_npm()
         )
-        return [] if is_needless else [NODE_PACKAGE]
+        return [] if needs_no_node else [NODE_PACKAGE]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
         web_ui = WebUI(Path(self.root))
-        web_ui.build()
-        if not web_ui.build_folder.is_dir():
+        # Not an earlier build: it may be outdated or incomplete.
+        if not web_ui.build():
             return
         if self.target_name == "wheel":
             build_data["force_include"][str(web_ui.build_folder)] = "api/ui_dist"

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import CODE_BY_STATUS, REMEDY_BY_STATUS, build_problem
@@ -66,12 +67,18 @@ class BasePathMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.base_path and scope["type"] == "http":
             path: str = scope["path"]
-            if path == self.base_path or path.startswith(f"{self.base_path}/"):
+            if path == self.base_path:
+                # Without the slash, browsers resolve relative addresses outside the path.
+                query = scope["query_string"].decode("latin-1")
+                redirect = RedirectResponse(f"{path}/" + (f"?{query}" if query else ""))
+                await redirect(scope, receive, send)
+                return
+            if path.startswith(f"{self.base_path}/"):
                 raw_path: bytes = scope.get("raw_path") or path.encode()
                 scope = {
                     **scope,
-                    "path": path.removeprefix(self.base_path) or "/",
-                    "raw_path": raw_path.removeprefix(self.base_path.encode()) or b"/",
+                    "path": path.removeprefix(self.base_path),
+                    "raw_path": raw_path.removeprefix(self.base_path.encode()),
                 }
         await self.app(scope, receive, send)
 

@@ -101,11 +101,12 @@ async def _record_action(
     request: Request, audit: tuple[str, str], body: Mapping[str, Any], outcome: str
 ) -> None:
     action, subject_template = audit
+    subject: str | None
     try:
         subject = subject_template.format_map({**body, **request.path_params})
     except KeyError:
-        # An action that failed has no response body to name its subject.
-        subject = None
+        # An action that failed has no response body to complete its subject.
+        subject = ", ".join(map(str, request.path_params.values())) or None
     services, caller = await get_services(request), await get_caller(request)
     await services.audit.record(caller, action, subject, request.scope.get("request_id"), outcome)
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from schemas.entities import MAX_ALIASES, EntityAmendment
@@ -16,25 +16,12 @@ from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.topics import CONTROL
 from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
+from sql.entities import PgEntities
 from streams.codec import Codec
 from streams.publisher import build_root_event
 
 CE_SOURCE = "anabranch/entities"
 Details = dict[str, Any]
-
-
-class EntityTables(Protocol):
-    async def get_entity(self, caller: Principal, entity_id: UUID) -> Details | None: ...
-
-    async def find_unknown_aliases(
-        self, tenant: str, entity_id: UUID, aliases: Sequence[str], *, with_found: bool
-    ) -> list[str]:
-        """Return the aliases that the entity does not have, or no longer has, from people or, with
-        `with_found`, from documents.
-        """
-
-    async def fetch_correction(self, tenant: str, entity_id: UUID) -> Details | None:
-        """Return `type` and `parent_id` as people have decided them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +32,7 @@ class EntityService:
 
     log: RecordAppender
     codec: Codec
-    tables: EntityTables
+    tables: PgEntities
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
     projection_timeout_s: float = PROJECTION_TIMEOUT_S

@@ -20,7 +20,7 @@ from sql.document_status import (
     build_stage_lines,
     resolve_ingress_state,
 )
-from sql.page_cursor import format_cursor, parse_count_cursor, parse_cursor
+from sql.page_cursor import format_count_cursor, format_cursor, parse_count_cursor, parse_cursor
 from sql.pool import Pool, fetch_rows
 
 Body = dict[str, Any]
@@ -189,7 +189,9 @@ class PgDocuments:
             MAX_OCCURRENCES,
         )
         page = rows[:limit]
-        next_cursor = f"{page[-1]['mentions']}_{page[-1]['id']}" if len(rows) > limit else None
+        next_cursor = (
+            format_count_cursor(page[-1]["mentions"], page[-1]["id"]) if len(rows) > limit else None
+        )
         return [dict(row) for row in page], next_cursor
 
     async def fetch_revision_file(

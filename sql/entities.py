@@ -11,7 +11,7 @@ import asyncpg
 from schemas.events import EntityAmended
 from schemas.principals import Principal
 from sql.invalidation import ALL_GENERATIONS, record_index_change
-from sql.page_cursor import parse_count_cursor
+from sql.page_cursor import format_count_cursor, parse_count_cursor
 from sql.pool import Connection, Pool, fetch_row, fetch_rows
 from sql.query_loader import load_query
 
@@ -73,7 +73,9 @@ class PgEntities:
             None,
         )
         page = rows[:limit]
-        next_cursor = f"{page[-1]['mentions']}_{page[-1]['id']}" if len(rows) > limit else None
+        next_cursor = (
+            format_count_cursor(page[-1]["mentions"], page[-1]["id"]) if len(rows) > limit else None
+        )
         return [_to_entity_body(row) for row in page], next_cursor
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> Body | None:

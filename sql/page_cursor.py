@@ -23,6 +23,10 @@ def parse_cursor(after: str | None) -> tuple[datetime | None, UUID | None]:
     return _parse(after, lambda moment: to_utc(datetime.fromisoformat(moment)))
 
 
+def format_count_cursor(count: int, identity: UUID) -> str:
+    return f"{count}_{identity}"
+
+
 def parse_count_cursor(after: str | None) -> tuple[int | None, UUID | None]:
     """Parse a cursor by count. Raises InvalidRequest."""
     return _parse(after, _parse_count)

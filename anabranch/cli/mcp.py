@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import App
 
 from anabranch.cli.errors import OK
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions
 from anabranch.cli.output import print_stderr
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ async def _serve(common: RemoteOptions) -> None:
     from anabranch.config.version import get_program_version
     from api.agents.server import build_server
 
-    async with open_client(common, stages=("control", "runs", "judgements")) as first:
+    async with open_client(common, stages=JUDGEMENT_STAGES) as first:
 
         @asynccontextmanager
         async def open_http() -> AsyncIterator[AsyncClient]:

@@ -46,11 +46,14 @@ async def ingest_samples(server: ServerInfo, *, quiet: bool) -> None:
 
     Failures are reported to stderr, and the server continues.
     """
-    folder = next(folder for folder in SAMPLE_FOLDERS if folder.is_dir())
-    items, _ = expand_paths((str(folder),), glob="*", recursive=False)
-    batch = IngestBatch(items, tags=(SAMPLE_TAG,), wait_s=SAMPLE_TIMEOUT_S)
-    print_stderr(f"ingesting {len(items)} sample documents…", quiet=quiet)
+    folder = next((folder for folder in SAMPLE_FOLDERS if folder.is_dir()), None)
+    if folder is None:
+        print_stderr("error: This installation contains no sample documents. Install it again.")
+        return
     try:
+        items, _ = expand_paths((str(folder),), glob="*", recursive=False)
+        batch = IngestBatch(items, tags=(SAMPLE_TAG,), wait_s=SAMPLE_TIMEOUT_S)
+        print_stderr(f"ingesting {len(items)} sample documents…", quiet=quiet)
         async with ApiClient(server.url, server.token) as client:
             await batch.run(client)
     except AnabranchError as error:

@@ -84,9 +84,9 @@ GENERAL_POOL_SIZE = 6
 # The channels of a query run at the same time, each on a connection of its own.
 CONNECTIONS_PER_QUERY = 4
 LOCK_TIMEOUT_S = 10.0
+"""A request that waits longer for a locked table fails with code TABLES_LOCKED."""
 DOCTOR_MAX_AGE_S = 5.0
 """The checks start a process and call the model servers."""
-"""A request that waits longer for a locked table fails with code TABLES_LOCKED."""
 
 
 Diagnose = Callable[[], Awaitable[Sequence[Finding]]]

@@ -29,7 +29,6 @@ SERVER_SETTINGS = CALL_SETTINGS | {"api_key", "kind", "api_version", "batch"}
 """How a model server is called, which does not shape what it returns."""
 REINDEX_STAGES = {
     "ocr": "transcribe",
-    "parse": "transcribe",
     "chunk": "chunk",
     "lexical": "chunk",
     "extract": "extract",
@@ -60,7 +59,7 @@ def build_index_config(settings: Settings, live: IndexConfig | None = None) -> I
 def find_reindex_stage(key: str) -> str | None:
     """Return the stage from which documents are processed again after the setting changed.
 
-    None: it needs no reindex.
+    None: it does not shape the index configuration.
     """
     section, _, name = key.partition(".")
     return None if name in SERVER_SETTINGS else REINDEX_STAGES.get(section)

@@ -301,7 +301,11 @@ class ApiSettings(SettingsSection):
         ),
     )
     agent_feedback: bool = Field(
-        False, description="whether agents may store feedback, by a tool of the MCP server"
+        False,
+        description=(
+            "offer agents a tool that stores feedback: for `/mcp` set on the server, for "
+            "`anabranch mcp` where it runs"
+        ),
     )
     disk_reserve: int = Field(
         512 * MIB,

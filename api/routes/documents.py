@@ -129,7 +129,7 @@ class DocumentEntity(ResponseModel):
 
 
 async def require_document(document: UUID, services: ServicesDep, caller: Caller) -> UUID:
-    """Raises NotFound, so that the parts of an unknown document are no empty list."""
+    """Return the id. Raises NotFound, so that lists of an unknown document are not empty pages."""
     if await services.documents.fetch_document(caller, document) is None:
         raise unknown_document_error(document)
     return document

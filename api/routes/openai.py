@@ -107,7 +107,7 @@ async def get_model(model: str, services: ServicesDep) -> dict[str, Any]:
 async def complete_chat(
     body: ChatRequest, services: ServicesDep, caller: Caller, request: Request
 ) -> Response:
-    """Answer the last message. What it leaves to the conversation is filled in."""
+    """Answer the last message. Earlier messages resolve its references."""
     _check_model(body.model, services)
     question = _build_question(body)
     completion = Completion(body.model, services.public_url or str(request.base_url).rstrip("/"))
@@ -255,6 +255,8 @@ class Completion:
 def _get_text(response: QueryResponse) -> str:
     """Return the answer, or the message of a refusal."""
     text = (response.answer if response.answer is not None else response.message) or ""
+    # An exclamation mark before a citation is none of an image.
+    text = re.sub(r"!(?=\[\d{1,4}\](?!\())", "! ", text)
     # A client would fetch an image that a document names, and so report to its host.
     return text.replace("![", "!\\[")
 

@@ -18,10 +18,10 @@ from schemas.events import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.ids import compute_file_sha256, content_id
 from schemas.ports.engines import BlobStore, StoredBlob
 from schemas.topics import CONTROL
-from services.erasure.clear_aliases import seal_clear_amendments
 from services.erasure.drain import DrainBarrier
 from services.erasure.key_destruction import overwrite_destroyed_shares
 from services.erasure.service import build_receipt
+from services.erasure.unsealed_entity_events import seal_events
 from services.erasure.withdrawal import DOCUMENTS_PER_BATCH, withdraw_documents
 from services.storage import Storage
 from sql.erasure import AFFECTED_TABLES, RESENT_COUNT, UNSCRUBBED_PREFIX, WAL_MARKER, PgErasure
@@ -69,7 +69,7 @@ class DocumentEraser:
             )
             if request.scope == "tenant":
                 await self._destroy_keys(
-                    tables, request, await seal_clear_amendments(self.storage, request.tenant)
+                    tables, request, await seal_events(self.storage, request.tenant)
                 )
             await self._erase_documents(tables, request, documents)
             await tables.mark_done(request.receipt_id)

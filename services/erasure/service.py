@@ -17,7 +17,7 @@ from schemas.ids import content_id
 from schemas.ports.log import EventLog
 from schemas.records import Record
 from schemas.topics import CONTROL, FEEDBACK, OUTCOMES, RAW
-from services.erasure.clear_aliases import read_clear_amendments
+from services.erasure.unsealed_entity_events import read_unsealed_events
 from services.storage import Storage
 from sql.erasure import (
     DONE_MARKER,
@@ -171,10 +171,10 @@ async def build_receipt(
         # A fact is on neither topic.
         for topic in (unsealed_topics if request.scope != "fact" else ())
     ]
-    n_clear_aliases = 0
+    n_unsealed_events = 0
     if request.scope == "tenant" and not readable_now:
-        async for _ in read_clear_amendments(storage, request.tenant):
-            n_clear_aliases += 1
+        async for _ in read_unsealed_events(storage, request.tenant):
+            n_unsealed_events += 1
     destroyed = "keys" in counts or not readable_now
     return ErasureCompleted(
         receipt_id=request.receipt_id,
@@ -185,7 +185,7 @@ async def build_receipt(
         method="keys destroyed" if destroyed else "nothing",
         remains=[
             *map(str, retentions),
-            *_describe_readable_events(since, readable_now, n_clear_aliases),
+            *_describe_readable_events(since, readable_now, n_unsealed_events),
             *_describe_aliases(await tables.count_unmentioned_aliases(request.tenant)),
             *_describe_database_remains(
                 unscrubbed, write_ahead, is_scrubbed=storage.key_file is not None
@@ -206,10 +206,10 @@ async def _fetch_topic_retention(log: EventLog, topic: str, now: datetime) -> To
 
 
 def _describe_readable_events(
-    since: datetime | None, readable_now: bool, n_clear_aliases: int
+    since: datetime | None, readable_now: bool, n_unsealed_events: int
 ) -> Iterator[str]:
-    if n_clear_aliases:
-        yield f"topic {CONTROL}: unsealed events about entities: {n_clear_aliases}"
+    if n_unsealed_events:
+        yield f"topic {CONTROL}: unsealed events about entities: {n_unsealed_events}"
     if readable_now:
         yield f"{ENCRYPTED_TOPICS}: this tenant keeps its events readable"
     elif since is not None:

@@ -166,9 +166,7 @@ class MonitoringService:
             },
             "open_streams": {
                 "events": self.count_event_streams(),
-                "answers": int(
-                    self.metrics.registry.get_sample_value("anabranch_sse_clients") or 0
-                ),
+                "answers": self._count_answer_streams(),
             },
             "tenants": await list_tenants(self.storage.pool)
             if caller.has_role("operator")

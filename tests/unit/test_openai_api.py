@@ -145,6 +145,15 @@ async def test_stream_holds_the_verified_answer_only() -> None:
     assert (chunks[-1].choices, chunks[-1].usage.prompt_tokens) == ([], 70)
 
 
+async def test_citation_after_an_exclamation_mark_stays_one() -> None:
+    async with open_chat(Answers(answer("Ninety days![1]"))) as client:
+        completion = await client.chat.completions.create(model="default", messages=MESSAGES)
+    message = completion.choices[0].message
+    (annotation,) = message.annotations
+    cited = annotation.url_citation
+    assert message.content[: cited.end_index] == "Ninety days! [1]"
+
+
 async def test_refusal_is_a_message_with_a_flag() -> None:
     async with open_chat(Answers(answer(None))) as client:
         completion = await client.chat.completions.create(model="default", messages=MESSAGES)

@@ -67,6 +67,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "chat.base_url": {"chat": SERVER},
     "embed.parallel": {"embed": {"parallel": 9}},
     "ocr.api_key": {"ocr": {"api_key": SECRET}},
+    "parse.hidden_text": {"parse": {"hidden_text": "keep"}},
     "cache.answers": {"cache": {"answers": 1}},
 }
 

@@ -189,6 +189,8 @@ async def test_path_of_the_public_url_is_served_like_the_root(build: Path) -> No
             assert (await client.get(f"{base}assets/main-1a2b.js")).text == SCRIPT
             root = await client.get(f"{prefix}/", follow_redirects=True)
             assert root.url.path == f"{prefix}/ui/"
+            if prefix:
+                assert (await client.get(prefix, follow_redirects=True)).url.path == f"{prefix}/ui/"
         assert (await client.get("/team/files-of-others/livez")).status_code in (401, 404)
 
 

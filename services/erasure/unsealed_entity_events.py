@@ -19,14 +19,14 @@ from schemas.topics import CONTROL
 from services.storage import Storage
 from sql.erasure import PgErasure
 
-Amendment = EntityAmended | EntityRetyped | EntityMerged | EntitySplit
-_EVENT_TYPES = {event.event_type().encode() for event in get_args(Amendment)}
+EntityEvent = EntityAmended | EntityRetyped | EntityMerged | EntitySplit
+_EVENT_TYPES = {event.event_type().encode() for event in get_args(EntityEvent)}
 
 
-async def read_clear_amendments(
+async def read_unsealed_events(
     storage: Storage, tenant: str
-) -> AsyncIterator[tuple[StoredRecord, Event[Amendment]]]:
-    """Yield the tenant's amendments of entities that have no key."""
+) -> AsyncIterator[tuple[StoredRecord, Event[EntityEvent]]]:
+    """Yield the tenant's entity events that are not encrypted."""
     async for stored in storage.log.read(CONTROL):
         headers = stored.record.headers
         if headers.get("ce_type") not in _EVENT_TYPES or "ce_keyid" in headers:
@@ -34,14 +34,14 @@ async def read_clear_amendments(
         try:
             event = await storage.codec.decode(stored)
         except PermanentError:
-            # Forged or damaged: no alias of a tenant, and a dead letter already.
+            # Forged or damaged: not an event of any tenant, and already a dead letter.
             continue
         if event.data.tenant == tenant:
             yield stored, event
 
 
-async def seal_clear_amendments(storage: Storage, tenant: str) -> set[UUID]:
-    """Seal the tenant's clear amendments in the Postgres log and return their entities.
+async def seal_events(storage: Storage, tenant: str) -> set[UUID]:
+    """Seal the tenant's unsealed entity events in the Postgres log and return their entities.
 
     Blocks for one read of topic `control`. A repeated call finds none.
     """
@@ -49,7 +49,7 @@ async def seal_clear_amendments(storage: Storage, tenant: str) -> set[UUID]:
     if not storage.log.is_in_database:
         return entities
     tables = PgErasure(storage.pool)
-    async for stored, event in read_clear_amendments(storage, tenant):
+    async for stored, event in read_unsealed_events(storage, tenant):
         key = (stored.record.key or b"").decode()
         sealed = await storage.codec.encode(event, CONTROL, key)
         # A tenant whose events are not encrypted has no keys.
