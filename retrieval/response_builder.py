@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from retrieval.answer_drafts import build_graph_facts
+from retrieval.answer_drafts import AnswerDraft, build_graph_facts
 from retrieval.judge import JudgedDraft
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.query_plan import QueryPlan
@@ -24,6 +24,18 @@ from schemas.questions import (
 )
 
 FALLBACK_LANGUAGE = "en"
+UNREAD_PART_CODES = frozenset(
+    {
+        "ATTACHMENT_NOT_INDEXED",
+        "EMBEDDED_FILE",
+        "FORMULA_WITHOUT_VALUE",
+        "INVALID_JSON",
+        "MISSING_PART",
+        "PAGE_WITHOUT_TEXT",
+        "UNDECODABLE_BYTES",
+    }
+)
+"""Warnings of a document whose text lacks what a reader of the file may see."""
 
 MESSAGES: dict[RefusalCode, dict[str, str]] = {
     "NO_SUITABLE_CONTEXT": {
@@ -152,6 +164,7 @@ def build_response(
             *(draft.limitations if draft else ()),
             *(format_missing_codes(result.relevance, query_context.plan.language) if draft else ()),
             *format_missing_collections(result),
+            *_format_unread_parts(result, published_draft),
             *(f"Channel {name} did not answer." for name in result.ranking.candidates.failed),
         ],
         trace=build_trace(),
@@ -204,6 +217,22 @@ def format_conflict(conflict: Conflict) -> str:
 def format_missing_collections(result: RetrievalResult) -> list[str]:
     """Format one sentence for each missing collection."""
     return [f"There is no collection {name!r}." for name in result.missing_collections]
+
+
+def _format_unread_parts(result: RetrievalResult, draft: AnswerDraft | None) -> list[str]:
+    """Name the cited documents of which parts were not read; for a refusal, all that were found."""
+    cited = {citation.document_id for citation in draft.citations} if draft else None
+    codes = {
+        context.view.document_id: (context.parent.best.chunk, context.view.warning_codes)
+        for context in result.contexts
+        if cited is None or context.view.document_id in cited
+    }
+    return [
+        f"Parts of {chunk.title or chunk.external_id or chunk.document_id} were not read: "
+        f"{', '.join(unread)}. The warnings of the document say which."
+        for chunk, document_codes in codes.values()
+        if (unread := [code for code in document_codes if code in UNREAD_PART_CODES])
+    ]
 
 
 def _find_refusal(result: RetrievalResult, judged: JudgedDraft | None) -> RefusalCode | None:

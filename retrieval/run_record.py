@@ -53,7 +53,15 @@ CHUNK_FIELDS = (
     *("char_start", "char_end", "ordinal"),
 )
 # Fields that record and view have in common.
-PARENT_FIELDS = ("document_id", "section", "char_start", "char_end", "tokens", "ordinal")
+PARENT_FIELDS = (
+    "document_id",
+    "section",
+    "char_start",
+    "char_end",
+    "tokens",
+    "ordinal",
+    "warning_codes",
+)
 
 
 def hash_text(text: str) -> str:

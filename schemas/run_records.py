@@ -53,6 +53,7 @@ class RecordedParent(Value):
     ordinal: int
     text_sha256: str = Field(description="Hash of the text as UTF-8.")
     children: list[UUID] = Field([], description="Child chunks that could be quoted.")
+    warning_codes: list[str] = Field([], description="Codes of the warnings of its document.")
 
 
 class RecordedReply(Value):

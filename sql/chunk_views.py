@@ -133,6 +133,7 @@ def to_parent_view(row: asyncpg.Record) -> ParentView:
         pages=row["pages"],
         tokens=row["tokens"],
         ordinal=row["ordinal"],
+        warning_codes=row["warning_codes"],
     )
 
 

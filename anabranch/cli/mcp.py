@@ -50,7 +50,7 @@ def config(
     Parameters
     ----------
     client
-        The program that shall use the documents.
+        The client to configure.
     """
     print_stderr(f"for {CLIENT_FILES[client]}:", quiet=common.quiet)
     location = (

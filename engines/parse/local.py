@@ -19,7 +19,7 @@ from engines.sandbox_child import DESCRIPTOR_PATH
 from schemas.errors import AnabranchError
 from schemas.ids import fingerprint
 from schemas.ports.engines import LocalFile, ParsePlan
-from schemas.values import Transcript
+from schemas.values import Notice, Transcript
 
 VERSION = 5
 _LIBRARIES = tuple(
@@ -165,7 +165,11 @@ class LocalParser:
             await asyncio.gather(*tasks.values(), return_exceptions=True)
             raise
         for page, task in tasks.items():
-            parsed_part.insert_page_blocks(page, task.result())
+            blocks = task.result()
+            if not any(block.text.strip() for block in blocks):
+                detail = f"Page {page} is an image in which no text was found."
+                parsed_part.notices.append(Notice(code="PAGE_WITHOUT_TEXT", detail=detail))
+            parsed_part.insert_page_blocks(page, blocks)
         return parsed_part
 
     async def _read_page_by_ocr(

@@ -92,8 +92,8 @@ def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:
         for i in range(row, row + count if cells or unseen else row):
             if is_hidden:
                 sheet.hidden_rows.add(i)
-            for column, text in cells:
-                sheet.add(i, column, text)
+            for column, text, stored in cells:
+                sheet.add(i, column, text, stored)
             sheet.hidden_cells |= {(i, column) for column in unseen}
         if is_hidden and not cells and count < _MAX_ROWS // 2:
             sheet.hidden_rows |= set(range(row, row + count))
@@ -107,9 +107,11 @@ def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:
 
 def _read_row(
     element: Element, row: int, sheet: Sheet, marks: Marks
-) -> tuple[list[tuple[int, str]], set[int]]:
-    """Return the texts by column, and the columns with text that a reader cannot see."""
-    found: list[tuple[int, str]] = []
+) -> tuple[list[tuple[int, str, str]], set[int]]:
+    """Return the texts and stored values by column, and the columns with text that a reader cannot
+    see.
+    """
+    found: list[tuple[int, str, str]] = []
     unseen: set[int] = set()
     column = 0
     for cell in element:
@@ -125,13 +127,13 @@ def _read_row(
             format_paragraph(paragraph, marks, None, hidden, style) for paragraph in paragraphs
         )
         columns = range(column, column + count)
-        if text.strip() and kind == "table-cell":
-            shown = (
-                format_struck(text)
-                if style.get("struck")
-                else keep_raw_value(text, _read_raw_value(cell, value_type))
-            )
-            found += [(i, shown) for i in columns]
+        raw_value = _read_raw_value(cell, value_type)
+        stored = raw_value or get_attribute(cell, "string-value")
+        if (text.strip() or stored) and kind == "table-cell":
+            if text.strip():
+                is_struck = style.get("struck")
+                text = format_struck(text) if is_struck else keep_raw_value(text, raw_value)
+            found += [(i, text, stored) for i in columns]
         if hidden.texts:
             unseen.update(columns)
         elif get_attribute(cell, "formula") and not value_type:

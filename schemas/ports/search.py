@@ -149,6 +149,8 @@ class ParentView:
     pages: Sequence[int]
     tokens: int
     ordinal: int
+    warning_codes: Sequence[str] = ()
+    """Of the transcription of the document."""
 
 
 @dataclass(frozen=True, slots=True)

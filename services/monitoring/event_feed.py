@@ -217,16 +217,16 @@ class EventFeed:
     ) -> EventCounts:
         """Count the tenant's events by time, for an operator also those of no tenant."""
         buckets: dict[datetime, Counter[str]] = {}
-        for tenant, some_topics in _group_by_tenant(caller, topics).items():
-            for found in await self.feed.count_by_time(
-                await self._expand_topics(some_topics),
+        for tenant, group_topics in _group_by_tenant(caller, topics).items():
+            for event_count in await self.feed.count_by_time(
+                await self._expand_topics(group_topics),
                 since=since,
                 until=until,
                 bucket_s=bucket_s,
                 tenant=tenant,
             ):
-                counts = buckets.setdefault(found.start, Counter())
-                counts[get_base_topic(found.topic)] += found.count
+                counts = buckets.setdefault(event_count.start, Counter())
+                counts[get_base_topic(event_count.topic)] += event_count.count
         return EventCounts(
             bucket_seconds=bucket_s,
             items=[
@@ -301,10 +301,12 @@ def _group_by_tenant(caller: Principal, topics: Sequence[str]) -> dict[str | Non
 
     Records of `raw` and of decisions have no header with a tenant. Only operators may count them.
     """
-    of_all = [topic for topic in topics if topic in (RAW, CONTROL)]
-    of_tenant = [topic for topic in topics if topic not in of_all]
-    groups: dict[str | None, list[str]] = {caller.tenant: of_tenant} if of_tenant else {}
-    return groups | ({None: of_all} if of_all and caller.has_role("operator") else {})
+    untenanted_topics = [topic for topic in topics if topic in (RAW, CONTROL)]
+    tenant_topics = [topic for topic in topics if topic not in untenanted_topics]
+    groups: dict[str | None, list[str]] = {caller.tenant: tenant_topics} if tenant_topics else {}
+    if untenanted_topics and caller.has_role("operator"):
+        groups[None] = untenanted_topics
+    return groups
 
 
 class _FeedStream:

@@ -537,7 +537,9 @@ where c.generation = $1 and c.id = any ($3::uuid[]) and ($4::text[] is null or m
 
 -- name: parents
 -- Visible parent chunks by id.
-select p.id, p.document_id, p.text, p.section, p.char_start, p.char_end, p.pages, p.tokens, p.ordinal
+select p.id, p.document_id, p.text, p.section, p.char_start, p.char_end, p.pages, p.tokens, p.ordinal,
+  array(select distinct w ->> 'code' from jsonb_array_elements(t.warnings) w order by 1) as warning_codes
 from parent_chunks p
 join visible v on v.generation = $1 and v.document_id = p.document_id and v.ord = p.ord
+left join revision_texts t on t.generation = $1 and t.document_id = p.document_id and t.ord = p.ord
 where p.generation = $1 and p.id = any ($2::uuid[]) and ($3::text[] is null or may_read(p.document_id, p.ord, $3))

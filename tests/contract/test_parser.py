@@ -119,6 +119,15 @@ async def test_only_pages_without_text_are_sent_to_ocr(
     assert (last.span.page, last.span.box) == (6, (0.1, 0.1, 0.9, 0.2))
 
 
+async def test_image_page_without_text_leaves_warning(tmp_path: Path) -> None:
+    data = sample_files.render_scanned_pdf(WORDS, text_pages=5)
+    async with LocalParser(FakeOcr(), max_pages=MAX_PAGES, deadline_s=60) as engine:
+        _, found = await parse_file(engine, make_file(tmp_path, "a.pdf", data))
+    assert [(notice.code, notice.detail) for notice in found.warnings] == [
+        ("PAGE_WITHOUT_TEXT", "Page 6 is an image in which no text was found.")
+    ]
+
+
 @pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])
 async def test_image_is_read_as_one_ocr_page(
     parser: LocalParser, tmp_path: Path, suffix: str

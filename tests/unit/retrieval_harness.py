@@ -87,6 +87,7 @@ class RetrievalHarness:
         one_parent: bool = False,
         separator: str = "\n\n",
         spans: Sequence[Mapping[str, object]] = (),
+        warning_codes: Sequence[str] = (),
     ) -> None:
         children = [
             replace(self._make_child(external_id, text, kind), spans=spans) for text in texts
@@ -100,6 +101,7 @@ class RetrievalHarness:
                 names,
                 collection=collection,
                 separator=separator,
+                warning_codes=warning_codes,
             )
         )
 

@@ -82,6 +82,7 @@ class IndexedDocument:
     document_date: date | None = None
     readers: Sequence[str] | None = None
     separator: str = "\n\n"
+    warning_codes: Sequence[str] = ()
 
     def matches(self, filters: Filters) -> bool:
         return (
@@ -188,6 +189,7 @@ class MemoryIndex:
                 [number + 1],
                 len(text) // 4,
                 number,
+                document.warning_codes,
             )
         self.markdown[document_id] = document.separator.join(pieces)
         return document_id

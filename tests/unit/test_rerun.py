@@ -58,6 +58,7 @@ REQUESTS: list[tuple[str, Mapping[str, Any]]] = [
 @pytest.mark.parametrize(("question", "options"), REQUESTS)
 async def test_rerun_reproduces_query_byte_for_byte(question: str, options: dict[str, Any]) -> None:
     built = make_harness()
+    built.add("lease", "The lease of the warehouse ends in 2031.", warning_codes=["EMBEDDED_FILE"])
     response = await built.make_retriever().query(
         LOCAL_CALLER, QueryRequest(query=question, **options), RUN_ID
     )

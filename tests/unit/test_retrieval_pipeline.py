@@ -224,6 +224,27 @@ async def test_unknown_collection_is_reported() -> None:
     assert searched.trace.notes == ["There is no collection 'typo'."]
 
 
+async def test_unread_parts_of_found_documents_are_limitations() -> None:
+    built = make_harness()
+    codes = ["ATTACHMENT_NOT_INDEXED", "HIDDEN_TEXT", "PAGE_WITHOUT_TEXT"]
+    built.add("pump", PUMP, title="Maintenance plan", warning_codes=codes)
+    built.add("roof", "The roof was sealed in May.", title="Roof", warning_codes=["MISSING_PART"])
+    retriever = built.make_retriever()
+    question = "What does the replacement of the bearing cost?"
+    answered = await retriever.query(LOCAL_CALLER, QueryRequest(query=question), RUN_ID)
+    expected = (
+        "Parts of Maintenance plan were not read: ATTACHMENT_NOT_INDEXED, PAGE_WITHOUT_TEXT. "
+        "The warnings of the document say which."
+    )
+    assert {citation.external_id for citation in answered.citations} == {"pump"}
+    assert [text for text in answered.limitations if text.startswith("Parts of")] == [expected]
+    refused = await retriever.query(
+        LOCAL_CALLER, QueryRequest(query="Which paint covers the roof?"), RUN_ID
+    )
+    named = {text.split(" were")[0] for text in refused.limitations if text.startswith("Parts of")}
+    assert refused.refused and "Parts of Roof" in named
+
+
 async def test_background_score_is_subtracted_before_threshold() -> None:
     built = make_harness()
     built.embedder.background = 0.9

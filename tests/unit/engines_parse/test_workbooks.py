@@ -25,6 +25,7 @@ from schemas.generations import ChunkConfig
 from schemas.ids import content_id
 from schemas.values import Span
 from tests.unit.engines_parse.office_files import (
+    join_text,
     make_xlsb,
     make_xlsb_record,
     write_xlsb,
@@ -381,6 +382,25 @@ def test_ods_values_are_kept_by_type(tmp_path: Path) -> None:
         "1,3 Mio. €": "1300000",
         "04.03.25": "2025-03-04",
     }
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ['value-type="float" office:value="777"', 'value-type="string" office:string-value="777"'],
+)
+def test_ods_value_that_its_format_hides_is_left_out(tmp_path: Path, stored: str) -> None:
+    zero = 'value-type="float" office:value="0"'
+    rows = make_ods_row("Item", "Price") + "".join(
+        f"<table:table-row><table:table-cell><text:p>{item}</text:p></table:table-cell>"
+        f"<table:table-cell office:{value}/></table:table-row>"
+        for item, value in (("Lamp", stored), ("Desk", zero))
+    )
+    path = write_ods(tmp_path, rows)
+    part = read_workbook(path)
+    assert "777" not in join_text(part) and "B2 (invisible text)" in list_warnings(part)
+    assert "B3" not in list_warnings(part)
+    with keep_hidden_text(True):
+        assert "777" in join_text(read_workbook(path))
 
 
 def test_ods_merged_header_is_joined(tmp_path: Path) -> None:
