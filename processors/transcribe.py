@@ -6,8 +6,6 @@ latest order rather than with the visible one.
 
 from __future__ import annotations
 
-import gzip
-import json
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -281,8 +279,8 @@ def _derive_title(markdown: str) -> str | None:
 async def _store_transcript(
     transcript: Transcript, data: DocumentAccepted, ports: StagePorts
 ) -> BlobRef:
-    # mtime=0 makes the bytes, and so the blob's key, the same in every attempt.
-    compressed = gzip.compress(transcript.model_dump_json().encode(), mtime=0)
+    # The same bytes in every attempt, and so the same key.
+    compressed = transcript.compress()
     return await ports.blobs.put(
         make_blob_key(data.tenant, data.document_id, sha256_hex(compressed)),
         compressed,
@@ -295,7 +293,7 @@ async def load_transcript(data: DocumentTranscribed, blobs: BlobStore) -> Transc
     if data.transcript is not None:
         return data.transcript
     assert data.blob is not None
-    return Transcript.model_validate(json.loads(gzip.decompress(await blobs.get(data.blob.key))))
+    return Transcript.decompress(await blobs.get(data.blob.key))
 
 
 STAGE = Stage(

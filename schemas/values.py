@@ -5,6 +5,7 @@ All are immutable; offsets count Unicode code points of the document's Markdown.
 
 from __future__ import annotations
 
+import gzip
 import re
 from bisect import bisect_left, bisect_right
 from datetime import date
@@ -212,6 +213,14 @@ class Transcript(Value):
     ocr_pages: list[int] = Field([], description="Pages that were read by OCR, from 1.")
     document_date: date | None = Field(None, description="Date found in the document.")
     warnings: list[Notice] = Field([], description="Remarks about the transcription.")
+
+    def compress(self) -> bytes:
+        """Return gzipped JSON, the same bytes each time."""
+        return gzip.compress(self.model_dump_json().encode(), mtime=0)
+
+    @classmethod
+    def decompress(cls, data: bytes) -> Transcript:
+        return cls.model_validate_json(gzip.decompress(data))
 
 
 class BlobRef(Value):

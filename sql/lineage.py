@@ -8,6 +8,7 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
+from schemas.errors import unknown_document_error
 from schemas.ids import make_received_id
 from schemas.ports.lineage import PartPosition, RevisionLineage, StoredChunk
 from schemas.principals import Principal
@@ -77,6 +78,21 @@ class PgLineage:
             )
             for row in rows
         ]
+
+    async def fetch_text_position(
+        self, caller: Principal, document_id: UUID, revision: int
+    ) -> Position | None:
+        rows = await fetch_rows(
+            self._pool,
+            "revision_text_position",
+            caller.tenant,
+            document_id,
+            revision,
+            caller.readers,
+        )
+        if not rows:
+            raise unknown_document_error(f"{document_id}, revision {revision}")
+        return _parse_position(rows[0]) if rows[0]["log_topic"] else None
 
     async def fetch_chunk(
         self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID

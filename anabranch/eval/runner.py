@@ -49,6 +49,7 @@ from schemas.principals import Principal
 from schemas.questions import Filters, QueryRequest, QueryResponse, SearchRequest
 from schemas.records import Record
 from schemas.topics import OUTCOMES
+from schemas.values import Transcript
 from services.monitoring.lag_diagnosis import fetch_stage_lags
 from services.storage import Storage
 from sql.documents import PgDocuments
@@ -394,7 +395,7 @@ async def _fetch_parsed_file(
             texts.append(
                 text.markdown
                 if text.markdown is not None
-                else (await blobs.get(text.blob_key or "")).decode()
+                else Transcript.decompress(await blobs.get(text.blob_key or "")).markdown
             )
     return ParsedFile("\n\n".join(texts), tuple(warnings), failure.code if failure else None)
 

@@ -24,7 +24,7 @@ from api.responses import (
 )
 from schemas.errors import NotFound, unknown_document_error
 from schemas.ingest import DocumentState
-from schemas.values import Amendment, BlobRef, Notice, Span
+from schemas.values import Amendment, BlobRef, Notice, Span, Transcript
 
 router = APIRouter(route_class=OperationRoute, tags=["documents"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
@@ -251,25 +251,23 @@ async def get_markdown(
 ) -> Response:
     """Get the extracted Markdown, which spans refer to.
 
-    With `revision` only of that revision; the text of a superseded one is not stored.
+    With `revision` of that one; the text of a superseded revision is read from the log.
     """
     text = await services.documents.fetch_text(caller, document, revision)
-    if text is None and revision is not None:
-        raise NotFound(
-            f"Document {document} has no text of revision {revision}.",
-            remedy="Get the file of the revision, or the text without `revision`.",
+    if text is not None:
+        # Long texts are stored as blobs.
+        body = (
+            text.markdown
+            if text.markdown is not None
+            else Transcript.decompress(await services.blobs.get(text.blob_key or "")).markdown
         )
-    if text is None:
+    elif revision is not None:
+        body = await services.lineage.read_text(caller, document, revision)
+    else:
         raise NotFound(
             f"Document {document} has no text yet.",
             remedy="Check its state with GET /v1/documents/{id}.",
         )
-    # Long texts are stored as blobs.
-    body = (
-        text.markdown
-        if text.markdown is not None
-        else (await services.blobs.get(text.blob_key or "")).decode()
-    )
     return Response(body, media_type="text/markdown; charset=utf-8")
 
 

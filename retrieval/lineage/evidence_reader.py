@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,9 +112,7 @@ async def read_transcript(
     if blob_evidence.data is None or blob_evidence.problem:
         return None, blob_evidence
     try:
-        return Transcript.model_validate(
-            json.loads(gzip.decompress(blob_evidence.data))
-        ), blob_evidence
+        return Transcript.decompress(blob_evidence.data), blob_evidence
     except (OSError, EOFError, ValueError, ValidationError) as error:
         return None, BlobEvidence(
             blob_evidence.location,

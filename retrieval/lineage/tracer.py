@@ -115,6 +115,29 @@ class LineageTracer:
             broken=list_broken_hops(document_hops),
         )
 
+    async def read_text(self, caller: Principal, document_id: UUID, revision: int) -> str:
+        """Return the Markdown of a revision from its event in the log, as the tables store it.
+
+        The tables hold it only while the revision is visible. Raises NotFound with the reason when
+        the log does not hold it either.
+        """
+        reason = "its position in the log is not recorded"
+        position = await self.tables.fetch_text_position(caller, document_id, revision)
+        if position is not None:
+            evidence = await self._read_event(position)
+            data = evidence.event.data if evidence.event else None
+            reason = evidence.removal_reason or evidence.problem or "another event is stored there"
+            # The offsets of a log that was restored or recreated may be those of other documents.
+            if isinstance(data, DocumentTranscribed) and data.document_id == document_id:
+                transcript, blob = await read_transcript(self.blobs, data)
+                if transcript is not None:
+                    return hops.normalize_stored_text(transcript.markdown)
+                reason = (blob and blob.problem) or reason
+        raise NotFound(
+            f"Document {document_id} has no text of revision {revision}: {reason}.",
+            remedy="Get the file of the revision, or the text without `revision`.",
+        )
+
     async def trace_citation(
         self, caller: Principal, generation: str, citation: Citation, recorded: RecordedChunk
     ) -> CitationLineage:

@@ -87,6 +87,14 @@ class LineageStore(Protocol):
         that did.
         """
 
+    async def fetch_text_position(
+        self, caller: Principal, document_id: UUID, revision: int
+    ) -> Position | None:
+        """Return the position of the event that holds the text of a revision, if it is recorded.
+
+        Raises NotFound unless the caller may read the revision.
+        """
+
     async def fetch_chunk(
         self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID
     ) -> StoredChunk | None:

@@ -35,6 +35,7 @@ from schemas.judgements import GradedPassage
 from schemas.ports.engines import BlobStore
 from schemas.principals import Principal
 from schemas.questions import QueryRequest, SearchRequest
+from schemas.values import Transcript
 from services.query.retriever_pool import RetrieverPool
 from sql.generations import PgGenerations, PgGenerationSummaries, unknown_generation_error
 from sql.passages import PgPassages
@@ -257,7 +258,7 @@ class GenerationComparer:
             text = (
                 document.markdown
                 if document.markdown is not None
-                else (await self.blobs.get(document.blob_key or "")).decode()
+                else Transcript.decompress(await self.blobs.get(document.blob_key or "")).markdown
             )
             documents[document.id] = CandidateDocument(
                 document.id, document.revision, text, parents, has_judged_text

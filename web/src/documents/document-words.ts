@@ -120,8 +120,8 @@ export const documentWords = defineWords(
       compareTitle: (from: string, to: string) => `Revision ${from} and revision ${to}`,
       added: (n: string) => `${n} lines added`,
       removed: (n: string) => `${n} lines removed`,
-      same: 'Both files have the same text.',
-      tooLong: 'The files are too long to compare here. Download them.',
+      same: 'Both revisions have the same text.',
+      tooLong: 'The texts are too long to compare here. Download the files.',
       unchangedLines: (n: string) => `${n} lines unchanged`,
       states: {
         running: 'In progress',
@@ -311,8 +311,8 @@ export const documentWords = defineWords(
       compareTitle: (from, to) => `Revisão ${from} e revisão ${to}`,
       added: (n) => `${n} linhas acrescentadas`,
       removed: (n) => `${n} linhas removidas`,
-      same: 'Os dois arquivos têm o mesmo texto.',
-      tooLong: 'Os arquivos são longos demais para comparar aqui. Baixe-os.',
+      same: 'As duas revisões têm o mesmo texto.',
+      tooLong: 'Os textos são longos demais para comparar aqui. Baixe os arquivos.',
       unchangedLines: (n) => `${n} linhas sem mudança`,
       states: {
         running: 'Em andamento',

@@ -1,6 +1,7 @@
 import { Button, Group, Stack, Title } from '@mantine/core';
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
+import { fetchText } from '@/evidence/source';
 import { useAddress } from '@/shared/address';
 import { api, call, fetchRaw, type Schemas } from '@/shared/api/client';
 import { useFormat } from '@/shared/format';
@@ -22,9 +23,8 @@ const TONES: Record<string, Tone> = {
   superseded: 'idle',
   withdrawn: 'idle',
 };
-/** Files that are text themselves; the Markdown of a superseded revision is not stored. */
-const TEXTS = /^(text\/|application\/(json|xml|xhtml))/;
-const MAX_COMPARED_BYTES = 2_000_000;
+const HAVE_TEXT = ['searchable', 'superseded', 'withdrawn'];
+const MAX_COMPARED_CHARACTERS = 2_000_000;
 
 export function RevisionsTab({ document }: { document: Schemas['DocumentStatus'] }) {
   const words = useWords(documentWords).revisions;
@@ -51,8 +51,7 @@ export function RevisionsTab({ document }: { document: Schemas['DocumentStatus']
   }
   const rows = query.data.pages.flatMap((page) => page.items);
   const before = (row: Revision) => rows[rows.indexOf(row) + 1];
-  const isText = (row: Revision | undefined) =>
-    TEXTS.test(row?.media_type ?? '') && (row?.bytes ?? Number.MAX_VALUE) < MAX_COMPARED_BYTES;
+  const hasText = (row: Revision | undefined) => row && HAVE_TEXT.includes(row.state);
   const compared = rows.find((row) => String(row.revision) === address.compare);
   const base = compared && before(compared);
   const download = async (row: Revision) => {
@@ -128,8 +127,8 @@ export function RevisionsTab({ document }: { document: Schemas['DocumentStatus']
             label: '',
             cell: (row) => (
               <Group gap={4} wrap="nowrap" justify="flex-end">
-                {isText(row) &&
-                  isText(before(row)) &&
+                {hasText(row) &&
+                  hasText(before(row)) &&
                   before(row)?.content_sha256 !== row.content_sha256 && (
                     <Button
                       variant="default"
@@ -149,29 +148,29 @@ export function RevisionsTab({ document }: { document: Schemas['DocumentStatus']
           },
         ]}
       />
-      {compared && base && <Comparison id={id} from={base.revision} to={compared.revision} />}
+      {compared && base && <Comparison id={id} from={base} to={compared} />}
     </Stack>
   );
 }
 
-/** The lines that two revisions of a text file do not share, with some around them. */
-function Comparison({ id, from, to }: { id: string; from: number; to: number }) {
+/** The lines that the texts of two revisions do not share, with some around them. */
+function Comparison({ id, from, to }: { id: string; from: Revision; to: Revision }) {
   const words = useWords(documentWords).revisions;
   const format = useFormat();
   const query = useQuery({
-    queryKey: [...documentKey(id), 'compare', from, to],
+    queryKey: [...documentKey(id), 'compare', from.revision, to.revision],
     queryFn: async () => {
-      const read = async (revision: number) =>
-        (await fetchRaw(`/v1/documents/${id}/file?revision=${revision}`)).text();
+      const read = (row: Revision) => fetchText(id, row.revision, row.media_type);
       const [before, after] = await Promise.all([read(from), read(to)]);
-      return { lines: diffLines(before, after) };
+      const isLong = Math.max(before.length, after.length) > MAX_COMPARED_CHARACTERS;
+      return { lines: isLong ? null : diffLines(before, after) };
     },
     staleTime: Number.POSITIVE_INFINITY,
   });
   return (
     <section aria-live="polite">
       <Title order={2} mb="xs">
-        {words.compareTitle(format.count(from), format.count(to))}
+        {words.compareTitle(format.count(from.revision), format.count(to.revision))}
       </Title>
       <QueryState query={query}>
         {({ lines }) => (lines === null ? <p>{words.tooLong}</p> : <Lines lines={lines} />)}

@@ -7,7 +7,15 @@ import type { Hit } from './context';
 import classes from './evidence.module.css';
 import { ImageView } from './image-view';
 import { SheetView } from './sheet-view';
-import { isRecording, sourcePath, useChunks, useDocument, useMarkdown, viewKind } from './source';
+import {
+  isMissing,
+  isRecording,
+  sourcePath,
+  useChunks,
+  useDocument,
+  useMarkdown,
+  viewKind,
+} from './source';
 import { TextView } from './text-view';
 import { evidenceWords } from './words';
 
@@ -85,13 +93,9 @@ function Pages(props: PagesProps) {
   // Without a revision the server sends the latest file and the visible text.
   const fileRevision = revision === document.data?.revision ? null : revision;
   const textRevision = revision === visible ? null : revision;
-  const isSuperseded = revision !== null && visible !== null && revision < visible;
-  const markdown = useMarkdown(
-    documentId,
-    textRevision,
-    { isSuperseded, mediaType: props.mediaType },
-    document.isSuccess,
-  );
+  const markdown = useMarkdown(documentId, textRevision, props.mediaType, document.isSuccess);
+  // Of a revision that queries see, a missing text is an error.
+  const missing = textRevision !== null && isMissing(markdown.error) ? markdown.error : null;
   const hasPlaces = kind === 'sheet' || isRecording(props.mediaType);
   const chunks = useChunks(documentId, hasPlaces && document.isSuccess && textRevision === null);
   const places = useMemo(() => chunks.data?.items.flatMap((chunk) => chunk.spans), [chunks.data]);
@@ -116,25 +120,15 @@ function Pages(props: PagesProps) {
     <div className={classes.view}>
       {isText && tools && <div className={classes.tools}>{tools}</div>}
       {isFailed && <div className={classes.notice}>{words.wholeText}</div>}
-      {isText ? (
+      {missing && (isText || kind === 'sheet') ? (
+        <QuoteOnly quote={hit?.quote} reason={missing.problem.detail} />
+      ) : isText ? (
         <QueryState query={markdown} rows={12}>
-          {(text) =>
-            text === null ? (
-              <QuoteOnly quote={hit?.quote} />
-            ) : (
-              <TextView markdown={text} hit={hit} places={places} />
-            )
-          }
+          {(text) => <TextView markdown={text} hit={hit} places={places} />}
         </QueryState>
       ) : kind === 'sheet' ? (
         <QueryState query={markdown} rows={12}>
-          {(text) =>
-            text === null ? (
-              <QuoteOnly quote={hit?.quote} />
-            ) : (
-              <SheetView markdown={text} places={places} hit={hit} tools={tools} />
-            )
-          }
+          {(text) => <SheetView markdown={text} places={places} hit={hit} tools={tools} />}
         </QueryState>
       ) : kind === 'image' ? (
         <ImageView path={path} title={title} hit={hit} tools={tools} onFailure={onFailure} />
@@ -144,7 +138,7 @@ function Pages(props: PagesProps) {
             path={path}
             title={title}
             hit={hit}
-            markdown={markdown.data ?? undefined}
+            markdown={markdown.data}
             page={props.page}
             onPage={props.onPage}
             tools={tools}
@@ -156,14 +150,17 @@ function Pages(props: PagesProps) {
   );
 }
 
-/** All that is left of a passage whose text is not stored any more. */
-function QuoteOnly({ quote }: { quote: string | undefined }) {
+/** All that is left of a passage whose text neither tables nor log hold, and why. */
+function QuoteOnly({ quote, reason }: { quote: string | undefined; reason: string }) {
   const words = useWords(evidenceWords);
   return (
     <>
-      <div className={classes.notice}>{words.textGone}</div>
+      <div className={classes.notice} role="status">
+        {words.textGone} <span className="foreign">{reason}</span>
+      </div>
       {quote && (
         <blockquote className={`${classes.text} foreign`}>
+          <p>{words.quoted}</p>
           <mark>{quote}</mark>
         </blockquote>
       )}

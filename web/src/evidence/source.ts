@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { api, call, fetchRaw } from '@/shared/api/client';
+import { ApiError, api, call, fetchRaw } from '@/shared/api/client';
 
 export function useDocument(documentId: string) {
   return useQuery({
@@ -27,25 +27,39 @@ export function useRevision(documentId: string, revision: number | null) {
   });
 }
 
-/**
- * The extracted Markdown, which the offsets of spans refer to. That of a superseded revision is not
- * stored: then the file itself if it is text, or else null.
- */
+/** The extracted Markdown, which the offsets of spans refer to; null means what queries see. */
 export function useMarkdown(
   documentId: string,
   revision: number | null,
-  { isSuperseded, mediaType }: { isSuperseded: boolean; mediaType: string | null },
+  mediaType: string | null,
   isEnabled: boolean,
 ) {
   return useQuery({
     enabled: isEnabled,
     queryKey: ['documents', documentId, 'markdown', revision],
-    queryFn: async () => {
-      if (isSuperseded && !PLAIN.test(mediaType ?? '')) return null;
-      const what = isSuperseded ? 'file' : 'markdown';
-      return (await fetchRaw(sourcePath(documentId, what, revision))).text();
-    },
+    queryFn: () => fetchText(documentId, revision, mediaType),
   });
+}
+
+/**
+ * The Markdown of a revision; of one whose text the log has lost, the file if it is text itself.
+ * Throws ApiError with the reason.
+ */
+export async function fetchText(
+  documentId: string,
+  revision: number | null,
+  mediaType: string | null,
+): Promise<string> {
+  try {
+    return await (await fetchRaw(sourcePath(documentId, 'markdown', revision))).text();
+  } catch (error) {
+    if (revision === null || !isMissing(error) || !PLAIN.test(mediaType ?? '')) throw error;
+    return (await fetchRaw(sourcePath(documentId, 'file', revision))).text();
+  }
+}
+
+export function isMissing(error: unknown): error is ApiError {
+  return error instanceof ApiError && error.problem.status === 404;
 }
 
 const PLAIN = /^text\/(plain|markdown|x-markdown|vtt)\b/;
