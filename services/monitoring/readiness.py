@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engines.disk import MIB, DiskReserve
+from engines.disk import DiskReserve
 from schemas.errors import AnabranchError, NoSpace
 from schemas.principals import Principal
 from schemas.readiness import DependencyStatus
@@ -44,7 +44,7 @@ class ReadinessService:
         disk = (
             DependencyStatus("disk", True, self.disk.format_shortage(free), NoSpace.remedy)
             if free < self.disk.reserve_bytes
-            else DependencyStatus("disk", True, f"{free // MIB} MiB free")
+            else DependencyStatus("disk", True, f"{free / 2**30:.1f} GiB free")
         )
         return [*results, disk]
 
@@ -82,7 +82,7 @@ class ReadinessService:
 
     async def _check_log(self) -> str:
         partitions = len(await self.storage.log.fetch_offset_bounds(RAW))
-        return f"{self.log_kind}, {partitions} partitions of {RAW}"
+        return f"{self.log_kind}, topic {RAW} in {partitions} partition{'s' * (partitions > 1)}"
 
     async def _check_blobs(self) -> str:
         # A missing blob is an answer too.

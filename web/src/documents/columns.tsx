@@ -43,7 +43,7 @@ export function useColumns({ now, selected, onSelect, onChanged }: Options): Col
     const state: Column<DocumentRow> = {
       key: 'state',
       label: words.columns.state,
-      width: '42%',
+      width: '36%',
       cell: (row) => <StateCell row={row} now={now} onChanged={onChanged} />,
     };
     const collection: Column<DocumentRow> = {

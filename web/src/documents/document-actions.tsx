@@ -2,7 +2,7 @@ import { Button, Menu } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
+import { type ChangeEvent, useRef, useState } from 'react';
 import { ApiError, api, call, fetchRaw, type Schemas } from '@/shared/api/client';
 import { useCan } from '@/shared/api/identity';
 import { useWords } from '@/shared/i18n';
@@ -12,7 +12,7 @@ import { CopyItem } from '@/shared/ui/copy-item';
 import { deleteDocument, retryDocuments } from './commands';
 import { documentWords } from './document-words';
 import { EditDialog } from './edit-dialog';
-import { reingestFields } from './reingest';
+import { reingestFields, revisionFields } from './reingest';
 import { nameOf } from './stages';
 import { uploads } from './uploads';
 import { documentKey } from './use-documents';
@@ -33,6 +33,12 @@ export function DocumentActions({ document }: { document: Document }) {
   const id = document.document_id;
   const name = nameOf(document);
   const fields = reingestFields(document);
+  const file = useRef<HTMLInputElement>(null);
+  const addRevision = (event: ChangeEvent<HTMLInputElement>) => {
+    uploads.add([...(event.currentTarget.files ?? [])], { fields: revisionFields(document) ?? {} });
+    event.currentTarget.value = '';
+    notifications.show({ message: words.revisionSent });
+  };
   useKeys(canWrite ? [{ keys: 'e', label: words.edit, run: () => setAsking('edit') }] : []);
   const download = () =>
     fetchFile(document)
@@ -79,6 +85,11 @@ export function DocumentActions({ document }: { document: Document }) {
         <Menu.Dropdown>
           <CopyItem label={command.slice(0, 24)} text={command} />
           {canWrite && fields && (
+            <Menu.Item title={words.addRevisionHint} onClick={() => file.current?.click()}>
+              {words.addRevision}
+            </Menu.Item>
+          )}
+          {canWrite && fields && (
             <Menu.Item title={words.reingestHint} onClick={reingest}>
               {words.reingest}
             </Menu.Item>
@@ -95,6 +106,7 @@ export function DocumentActions({ document }: { document: Document }) {
           )}
         </Menu.Dropdown>
       </Menu>
+      <input ref={file} type="file" hidden aria-label={words.addRevision} onChange={addRevision} />
       <EditDialog document={document} opened={asking === 'edit'} onClose={close} />
       <Confirm
         opened={asking === 'remove'}

@@ -25,3 +25,14 @@ export function reingestFields(document: Schemas['Document']): Record<string, st
     texts.filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
   );
 }
+
+/** The same for another file: what the old one was called and contained does not hold for it. */
+export function revisionFields(document: Schemas['Document']): Record<string, string> | null {
+  const fields = reingestFields(document);
+  if (fields === null) return null;
+  const { filename, media_type, title, document_date, force, ...kept } = fields;
+  // Without an id or address of its own, the document is named by the hash of its first bytes.
+  const isUnnamed = document.external_id === null && document.source_uri === null;
+  const hash = document.content_sha256;
+  return isUnnamed && hash !== null ? { ...kept, external_id: hash } : kept;
+}
