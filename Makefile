@@ -22,7 +22,7 @@ endif
 .DEFAULT_GOAL := help
 # Each test process would rewrite the assertions of all tests again, 6 s of CPU each.
 test test-long check: export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help install demo test test-long containers faults attack check platforms lint style types layers generated format contracts compose asyncapi clients mcp-client lock samples clean ui web screens
+.PHONY: help install demo test test-long containers faults attack check platforms lint style types layers generated format contracts compose asyncapi clients mcp-client lock samples clean ui web screens pictures
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ contracts: $(TOOLS) ## Generate OpenAPI, AsyncAPI, JSON Schemas and the tables i
 	$(BIN)/anabranch contract asyncapi
 	$(BIN)/anabranch contract schemas
 	$(BIN)/python -m docs.generate
+
+pictures: $(TOOLS) web ## Draw the pictures of the web UI in docs/assets again (needs Chromium)
+	$(BIN)/python -m docs.pictures
 
 samples: $(TOOLS) ## Make the sample documents again
 	$(BIN)/python -m samples.generate

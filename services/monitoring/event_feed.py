@@ -143,6 +143,8 @@ MAX_COUNTED = 1_000_000
 MAX_SCANNED = 5_000
 """Events that one page inspects for matching ones."""
 IDLE_S = 15.0
+BUSY_S, BUSY_POLL_S = 3.0, 0.1
+"""A stream polls this often for a while after a message: another one follows soon."""
 EVENT_TYPE = re.compile(r"[\w.\-]+\.v\d+", re.ASCII)
 MAX_STREAMS = 64
 
@@ -272,7 +274,7 @@ class EventFeed:
                             break
                 if not feed_stream.has_more:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(self.poll_s):
+                        async with asyncio.timeout(feed_stream.pause_s):
                             await self.closing.wait()
             yield FeedMessage(event="bye", data={})
         finally:
@@ -318,9 +320,14 @@ class _FeedStream:
         self.has_more = False
         """Another page is available now."""
 
+    @property
+    def pause_s(self) -> float:
+        poll_s = self._feed.poll_s
+        return min(BUSY_POLL_S, poll_s) if self._idle_s < BUSY_S else poll_s
+
     async def read_messages(self) -> AsyncGenerator[FeedMessage, None]:
         """Yield one page of messages. An error is reported, and the next call retries."""
-        self._idle_s += self._feed.poll_s
+        self._idle_s += self.pause_s
         try:
             async with aclosing(self._read_page()) as messages:
                 async for message in messages:

@@ -97,6 +97,20 @@ async def test_stream_delivers_events_and_ends_on_shutdown() -> None:
     assert harness.feed.open_streams == 0
 
 
+async def test_stream_polls_often_after_a_message() -> None:
+    harness = await make_harness()
+    harness.feed.poll_s = 3600
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
+    await anext(stream)
+    for kind in ("one.v1", "two.v1"):
+        waiting = asyncio.ensure_future(anext(stream))
+        # Until it waits for the next poll.
+        await asyncio.sleep(0.05)
+        await harness.append(kind)
+        assert (await asyncio.wait_for(waiting, 30)).event == kind
+    await stream.aclose()
+
+
 @pytest.mark.parametrize(
     "kind", ["dropped", "bye", "x.v1\n\nevent: bye", "x.v1\n", "a b.v1", "é.v1", ".v", ""]
 )

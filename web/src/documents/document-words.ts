@@ -1,4 +1,4 @@
-import { defineWords } from '@/shared/i18n';
+import { defineWords, plural } from '@/shared/i18n';
 
 export const documentWords = defineWords(
   {
@@ -121,11 +121,11 @@ export const documentWords = defineWords(
       download: 'Download',
       compare: (n: string) => `Compare with ${n}`,
       compareTitle: (from: string, to: string) => `Revision ${from} and revision ${to}`,
-      added: (n: string) => `${n} lines added`,
-      removed: (n: string) => `${n} lines removed`,
+      added: (n: string) => `${plural(n, 'line', 'lines')} added`,
+      removed: (n: string) => `${plural(n, 'line', 'lines')} removed`,
       same: 'Both revisions have the same text.',
       tooLong: 'The texts are too long to compare here. Download the files.',
-      unchangedLines: (n: string) => `${n} lines unchanged`,
+      unchangedLines: (n: string) => `${plural(n, 'line', 'lines')} unchanged`,
       states: {
         running: 'In progress',
         searchable: 'Searchable',
@@ -315,11 +315,11 @@ export const documentWords = defineWords(
       download: 'Baixar',
       compare: (n) => `Comparar com ${n}`,
       compareTitle: (from, to) => `Revisão ${from} e revisão ${to}`,
-      added: (n) => `${n} linhas acrescentadas`,
-      removed: (n) => `${n} linhas removidas`,
+      added: (n) => plural(n, 'linha acrescentada', 'linhas acrescentadas'),
+      removed: (n) => plural(n, 'linha removida', 'linhas removidas'),
       same: 'As duas revisões têm o mesmo texto.',
       tooLong: 'Os textos são longos demais para comparar aqui. Baixe os arquivos.',
-      unchangedLines: (n) => `${n} linhas sem mudança`,
+      unchangedLines: (n) => `${plural(n, 'linha', 'linhas')} sem mudança`,
       states: {
         running: 'Em andamento',
         searchable: 'Pesquisável',

@@ -56,6 +56,8 @@ export function useDocuments(filters: DocumentFilters) {
     if (client.getQueryData(key) === undefined) return;
     const head = await fetchPage().catch(ignoreOutage);
     if (head) client.setQueryData<DocumentPages>(key, (old) => mergeHead(old, head));
+    // The counts above the list.
+    void client.invalidateQueries({ queryKey: ['health'] });
   }, [client, key, fetchPage]);
 
   const refreshRow = useCallback(
@@ -98,7 +100,8 @@ export function useDocuments(filters: DocumentFilters) {
           return;
         }
         const envelope = message.data as { topic?: string; document_id?: string | null };
-        if (envelope.topic === undefined) return;
+        // No table has what is only in `raw`, and asking would delay the next time.
+        if (envelope.topic === undefined || envelope.topic === 'raw') return;
         const id = envelope.document_id;
         const pages = client.getQueryData<DocumentPages>(key)?.pages;
         const isListed = pages?.some((page) => page.items.some((row) => row.document_id === id));

@@ -50,6 +50,7 @@ export function Comparison({ a, b, onClose }: { a: string; b: string; onClose: (
           {words.run(format.count(queries))}
         </Button>
         <Checkbox
+          mb={6}
           label={words.answers}
           checked={answers}
           onChange={(event) => setAnswers(event.currentTarget.checked)}
