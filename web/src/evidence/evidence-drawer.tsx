@@ -115,6 +115,7 @@ export function EvidenceDrawer({
               <Link
                 {...props}
                 to="/documents/$document/$tab"
+                onClick={onClose}
                 params={{ document: hit.documentId, tab: 'pages' }}
                 search={{
                   page: firstPage(hit)?.toString(),

@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router';
 import { useWords } from '@/shared/i18n';
 import { Id } from '@/shared/ui/bits';
 import { clock } from './clock';
-import type { Hit } from './context';
+import { type Hit, useEvidence } from './context';
 import classes from './evidence.module.css';
 import { useRevision } from './source';
 import { evidenceWords } from './words';
@@ -22,6 +22,8 @@ export function listStoredValues({ quote, spans }: Pick<Hit, 'quote' | 'spans'>)
 /** Where a passage is from: section, page or cells, revision, hash of the file, lineage. */
 export function Provenance({ hit }: { hit: Hit }) {
   const words = useWords(evidenceWords);
+  // The drawer would cover the page that it leads to.
+  const { close } = useEvidence();
   const revision = useRevision(hit.documentId, hit.revision);
   const pages = [
     ...new Set([
@@ -65,7 +67,11 @@ export function Provenance({ hit }: { hit: Hit }) {
           {words.hash} <Id id={hash} />
         </span>
       )}
-      <Link to="/documents/$document/$tab" params={{ document: hit.documentId, tab: 'lineage' }}>
+      <Link
+        to="/documents/$document/$tab"
+        params={{ document: hit.documentId, tab: 'lineage' }}
+        onClick={close}
+      >
         {words.lineage}
       </Link>
     </div>

@@ -46,7 +46,8 @@ export function GenerationsPage() {
   useRefresh(['generation.', 'document.indexed'], 'generations');
   const items = generations.data?.items ?? [];
   const live = items.find((item) => item.live);
-  const compared = items.find((item) => item.name === compare);
+  // Nothing is compared with itself: one that was compared may be live by now.
+  const compared = items.find((item) => item.name === compare && !item.live);
   const dialog = act && { generation: act.generation, live, onClose: () => setAct(null) };
   return (
     <Page
