@@ -279,7 +279,6 @@ def _derive_title(markdown: str) -> str | None:
 async def _store_transcript(
     transcript: Transcript, data: DocumentAccepted, ports: StagePorts
 ) -> BlobRef:
-    # The same bytes in every attempt, and so the same key.
     compressed = transcript.compress()
     return await ports.blobs.put(
         make_blob_key(data.tenant, data.document_id, sha256_hex(compressed)),

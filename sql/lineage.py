@@ -83,12 +83,7 @@ class PgLineage:
         self, caller: Principal, document_id: UUID, revision: int
     ) -> Position | None:
         rows = await fetch_rows(
-            self._pool,
-            "revision_text_position",
-            caller.tenant,
-            document_id,
-            revision,
-            caller.readers,
+            self._pool, "text_position", caller.tenant, document_id, revision, caller.readers
         )
         if not rows:
             raise unknown_document_error(f"{document_id}, revision {revision}")

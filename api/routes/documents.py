@@ -262,7 +262,7 @@ async def get_markdown(
             else Transcript.decompress(await services.blobs.get(text.blob_key or "")).markdown
         )
     elif revision is not None:
-        body = await services.lineage.read_text(caller, document, revision)
+        body = await services.lineage.tracer.read_text(caller, document, revision)
     else:
         raise NotFound(
             f"Document {document} has no text yet.",

@@ -118,8 +118,7 @@ class LineageTracer:
     async def read_text(self, caller: Principal, document_id: UUID, revision: int) -> str:
         """Return the Markdown of a revision from its event in the log, as the tables store it.
 
-        The tables hold it only while the revision is visible. Raises NotFound with the reason when
-        the log does not hold it either.
+        Raises NotFound with the reason if the log does not hold it any more.
         """
         reason = "its position in the log is not recorded"
         position = await self.tables.fetch_text_position(caller, document_id, revision)

@@ -143,8 +143,7 @@ MAX_COUNTED = 1_000_000
 MAX_SCANNED = 5_000
 """Events that one page inspects for matching ones."""
 IDLE_S = 15.0
-BUSY_S, BUSY_POLL_S = 3.0, 0.1
-"""A stream polls this often for a while after a message: another one follows soon."""
+BUSY_S, BUSY_POLL_S = 3.0, 0.1  # after a message: another one follows soon
 EVENT_TYPE = re.compile(r"[\w.\-]+\.v\d+", re.ASCII)
 MAX_STREAMS = 64
 

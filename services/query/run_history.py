@@ -178,9 +178,6 @@ class LineageService:
     async def get_document_lineage(self, caller: Principal, document_id: UUID) -> DocumentLineage:
         return await self.tracer.trace_document(caller, document_id)
 
-    async def read_text(self, caller: Principal, document_id: UUID, revision: int) -> str:
-        return await self.tracer.read_text(caller, document_id, revision)
-
     async def get_run_lineage(
         self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None
     ) -> RunLineage:

@@ -220,20 +220,16 @@ select distinct on (position(step in 'transcribed chunked embedded'), part) step
 from known join selected using (step, generation)
 order by position(step in 'transcribed chunked embedded'), part, note
 
--- name: revision_text_position
+-- name: text_position
 -- Position of the event that holds the text of revision $3 of document $2, null if it is not recorded. A revision with
 -- the bytes of an earlier one may share its text.
-select p.log_topic, p.log_partition, p.log_offset
+select j.log_topic, j.log_partition, j.log_offset
 from document_revisions r
 join document_revisions s on s.document_id = r.document_id and s.content_sha256 = r.content_sha256 and s.ord <= r.ord
 left join live_generation g on true
-left join lateral (
-  select generation, log_topic, log_partition, log_offset from revision_texts where document_id = s.document_id and ord = s.ord
-  union all
-  select generation, log_topic, log_partition, log_offset from job_stages where document_id = s.document_id and ord = s.ord and stage = 'chunk'
-) p on true
+left join job_stages j on j.document_id = s.document_id and j.ord = s.ord and j.stage = 'chunk'
 where r.tenant = $1 and r.document_id = $2 and r.revision = $3 and ($4::text[] is null or may_read(r.document_id, r.ord, $4))
-order by p.log_offset is null, s.ord desc, p.generation = g.name desc, p.generation
+order by j.log_offset is null, s.ord desc, j.generation = g.name desc, j.generation
 limit 1
 
 -- name: lineage_ingress

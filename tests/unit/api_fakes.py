@@ -541,6 +541,10 @@ class NoHistory:
     async def get_document_lineage(self, caller: Principal, document_id: UUID) -> DocumentLineage:
         raise NotFound(f"no document {document_id}", remedy="List them.")
 
+    @property
+    def tracer(self) -> NoHistory:
+        return self
+
     async def read_text(self, caller: Principal, document_id: UUID, revision: int) -> str:
         raise NotFound(f"Document {document_id} has no text of revision {revision}.")
 
