@@ -8,6 +8,8 @@ import pytest
 
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
+from tests.support.shared_sandbox import sandbox_thread as sandbox_thread
+from tests.support.shared_sandbox import shared_sandbox as shared_sandbox
 
 
 @pytest.fixture
