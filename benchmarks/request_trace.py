@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from anabranch.config.overrides import NO_OVERRIDES
+from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from benchmarks.harness import print_report, run_pipeline, serve_api
 from engines.parse import sandbox_jobs
 
@@ -59,11 +59,11 @@ class CallTrace:
         return {str(path) for path in paths if path.parts[0] in PACKAGES}
 
 
-async def measure() -> dict[str, Any]:
+async def measure(overrides: Overrides = NO_OVERRIDES) -> dict[str, Any]:
     trace = CallTrace()
     async with (
-        run_pipeline(NO_OVERRIDES) as bench,
-        serve_api(bench.settings, bench.dsn, NO_OVERRIDES) as http,
+        run_pipeline(overrides) as bench,
+        serve_api(bench.settings, bench.dsn, overrides) as http,
     ):
         await upload(http, b"warm up", "warm-up")
         await bench.wait_until_searchable(1)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from benchmarks import harness
 from benchmarks.harness import make_text_records, run_pipeline
 from benchmarks.null_engines import make_null_overrides
 from benchmarks.peers.report import format_tables
@@ -19,21 +25,49 @@ from benchmarks.retrieval_sets import CONFIGURATIONS
 from benchmarks.synthetic_tables import add_copies, store_templates
 from sql.integrity import check_integrity
 from tests.support.eventually import eventually
+from tests.support.forked_process import fork_process
 
 DIFFERENCES = ("missing", "duplicates", "extra", "wrong")
 
 
+@dataclass(frozen=True)
+class BenchmarkOrders:
+    name: str
+    options: dict[str, Any]
+    dsn: str
+    folder: Path
+
+
+def run_measurement(orders: BenchmarkOrders) -> None:
+    """Run in a forked process, on a database that exists, and write the figures."""
+
+    @asynccontextmanager
+    async def use_database(*_: object) -> AsyncIterator[tuple[Path, SimpleNamespace]]:
+        yield orders.folder, SimpleNamespace(dsn=orders.dsn)
+
+    harness.__dict__["start_postgres"] = use_database
+    figures = asyncio.run(import_module(f"benchmarks.{orders.name}").measure(**orders.options))
+    (orders.folder / "figures.json").write_text(json.dumps(figures))
+
+
 @pytest.mark.parametrize(
-    ("arguments", "figures"),
+    ("name", "options", "figures"),
     [
-        (["search_latency", "--documents", "10", "--questions", "2"], {"ratio_p95", "reranked_ms"}),
-        (["upload_latency", "--null", "--repeats", "2"], {"ms"}),
-        (["request_trace"], {"upload", "query"}),
+        ("search_latency", {"documents": 10, "questions": 2}, {"ratio_p95", "reranked_ms"}),
+        ("upload_latency", {"null": True, "repeats": 2}, {"ms"}),
+        ("request_trace", {"overrides": make_null_overrides()}, {"upload", "query"}),
     ],
     ids=["search", "upload", "trace"],
 )
-def test_benchmark_prints_its_figures(arguments: list[str], figures: set[str]) -> None:
-    assert figures <= run_program(*arguments).keys()
+def test_benchmark_returns_its_figures(
+    name: str, options: dict[str, Any], figures: set[str], database: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    orders = BenchmarkOrders(name, options, database, tmp_path)
+    assert fork_process(run_measurement, orders, log=log, environment={}).wait() == 0, (
+        log.read_text()
+    )
+    assert figures <= json.loads((tmp_path / "figures.json").read_text()).keys()
 
 
 def write_small_set(folder: Path) -> None:

@@ -29,7 +29,7 @@ from tests.support.ledger_events import (
     project_event,
 )
 
-DOCUMENTS = 12
+DOCUMENTS = 6
 
 
 def make_revision(name: str, order: int) -> list[Event[Any]]:

@@ -110,7 +110,7 @@ async def run_script(
 
 
 @pytest.mark.parametrize(("names", "chained"), [(FEW_NAMES, False), (MANY_NAMES, True)])
-@pytest.mark.parametrize("seed", repeat(6, short=2))
+@pytest.mark.parametrize("seed", repeat(6))
 async def test_crashing_run_leaves_same_tables_as_clean_run(
     seed: int, names: str, chained: bool, database: str, other_database: str, tmp_path: Path
 ) -> None:

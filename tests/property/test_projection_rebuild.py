@@ -28,7 +28,7 @@ from streams.partition_sink import PartitionLimits
 from streams.publisher import build_raw_record
 from streams.stage import Stage
 from tests.fakes.memory_ledger import MemoryLedger
-from tests.support.repetitions import draw_examples
+from tests.support.repetitions import draw_examples, repeat
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 PROJECTING_STAGES = [
@@ -323,7 +323,7 @@ async def count_stale_rows(pool: Pool) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", repeat(6, short=3))
 async def test_projections_rebuild_every_table_row(
     seed: int, database: str, other_database: str, tmp_path: Path
 ) -> None:

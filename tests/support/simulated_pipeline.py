@@ -295,7 +295,7 @@ class FolderBlobs:
 
 @dataclass
 class SimulatedPipeline:
-    """Crash at `crash_points` and deliver each record `repeats` times."""
+    """Crash at `crash_points` and deliver each event `repeats` times."""
 
     folder: Path
     crash_points: list[int]
@@ -397,9 +397,13 @@ class SimulatedPipeline:
             lambda error: finished.set_exception(error) if not finished.done() else None,
             self.bounds,
         )
-        for record in records[start:]:
-            for _ in range(self.repeats):
-                sink.offer(record)
+        offered_ids: set[bytes | None] = set()
+        for stored in records[start:]:
+            # A copy that a redelivery appended is not repeated, or each stage would multiply them.
+            event_id = stored.record.headers.get("ce_id")
+            for _ in range(1 if event_id in offered_ids else self.repeats):
+                sink.offer(stored)
+            offered_ids.add(event_id)
         try:
             await finished
         except SimulatedCrash:
