@@ -5,7 +5,7 @@ sites are missing, workers die at those only. Then each may die at half of the r
 chosen by the seed, so that workers die both early and late in their work. A worker that reaches no
 such point lives, as the stages after it need its events.
 
-A short run kills one worker in each stage.
+A short run kills one worker in each stage, and `make test` in four of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.faults.trial import Fault, FaultTrial, seconds_since
 from tests.faults.worker import DIED, REACHED
 from tests.support.cluster import WorkerProcess
 from tests.support.null_worker import READY
+from tests.support.repetitions import IS_LONG
 
 SEPARATE_STAGES = ("receive", "transcribe", "chunk", "embed", "extract", "index", "graph")
 """Stages with workers of their own in a long run; the other stages share a worker."""
@@ -31,6 +32,8 @@ STAGES_WITHOUT_EVENTS = {
     "judgements": "the workload sends no feedback",
 }
 """Stages that are not struck, and why."""
+STAGES_IN_MAKE_TEST = ("receive", "embed", "index", "control")
+"""Ingress, a stage with an engine, the one that completes revisions, and one without reactions."""
 REPLACE_AFTER_S = 15.0
 """How long a ready worker may live before one that may die at other points replaces it."""
 MAX_DURATION_FACTOR = 3.0
@@ -52,13 +55,15 @@ class KillPlan:
     is_full: bool
     reached: set[str]
     struck: set[str] = field(default_factory=set)
+    spared_stages: frozenset[str] = frozenset()
+    """Stages that a short run does not strike."""
     is_ending: bool = False
     """Set when only sites that are reached for the first time are struck still."""
 
     def choose_spared(self, stages: Sequence[str], rng: Random) -> frozenset[str]:
         """Return the stages, sites or points at which the next worker of these stages lives on."""
         if not self.is_full:
-            return frozenset(map(get_stage, self.struck))
+            return self.spared_stages.union(map(get_stage, self.struck))
         if self.targets_sites:
             return frozenset(get_sites(self.struck))
         unstruck = self.find_unstruck_points(stages)
@@ -74,7 +79,7 @@ class KillPlan:
             get_sites(points) if self.is_full else set(map(get_stage, points))
             for points in (self.reached, self.struck)
         )
-        return sorted(reached - struck)
+        return sorted(reached - struck - self.spared_stages)
 
     def find_unstruck_points(self, stages: Sequence[str]) -> list[str]:
         return sorted(point for point in self.reached - self.struck if get_stage(point) in stages)
@@ -154,8 +159,12 @@ class Victims:
 
 def inject(trial: FaultTrial) -> int:
     is_full = trial.duration_s >= FULL_COVERAGE_DURATION_S
-    plan = KillPlan(is_full, set(trial.baseline.await_points))
     stages = [stage.name for stage in STAGES if stage.name not in STAGES_WITHOUT_EVENTS]
+    plan = KillPlan(
+        is_full,
+        set(trial.baseline.await_points),
+        spared_stages=frozenset() if IS_LONG else frozenset(stages).difference(STAGES_IN_MAKE_TEST),
+    )
     trial.expect(
         set(map(get_stage, plan.reached)) == set(stages),
         f"stages with events: {sorted(set(map(get_stage, plan.reached)))}, expected: {stages}",

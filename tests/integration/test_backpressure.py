@@ -40,12 +40,12 @@ pytestmark = pytest.mark.kafka
 
 PARTITIONS = 2
 SLOW, QUICK = range(PARTITIONS)
-EVENTS_PER_PARTITION = 100
+EVENTS_PER_PARTITION = 50
 """Of each partition."""
 EVENT_BYTES = 400_000
-QUEUE_BYTES = 4_000_000
-MAX_GROWTH_BYTES = 110_000_000
-"""Of this process: 64 MB with such queues, 193 MB with queues without bounds."""
+QUEUE_BYTES = 2_000_000
+MAX_GROWTH_BYTES = 90_000_000
+"""Of this process: 49 MB with such queues, 157 MB with queues without bounds."""
 
 
 class BlockingEmbedder(NullEmbedder):

@@ -115,7 +115,7 @@ async def test_embeddings_include_background_similarity(embedder: E5Embedder) ->
     assert 0.5 < query.background_maxsim_mean < 1 and 0.5 < passage.background_maxsim < 1
 
 
-@pytest.mark.parametrize("name", ["questions", "passages"])
+@pytest.mark.parametrize("name", ["questions", pytest.param("passages", marks=pytest.mark.long)])
 def test_shipped_background_matches_computed_one(
     cache_dir: Path, encoder: E5Encoder, name: str
 ) -> None:

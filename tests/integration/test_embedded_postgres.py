@@ -10,6 +10,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -45,14 +46,28 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.fixture
-def server() -> Iterator[EmbeddedPostgres]:
+@contextmanager
+def run_server() -> Iterator[EmbeddedPostgres]:
     root = create_data_root()
     server = EmbeddedPostgres(root, settings=EPHEMERAL_SETTINGS)
     server.start()
     yield server
     server.stop()
     shutil.rmtree(root)
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedPostgres]:
+    """Run a server that the test may stop and change."""
+    with run_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared_server() -> Iterator[EmbeddedPostgres]:
+    """Run a server that no test of this file stops."""
+    with run_server() as server:
+        yield server
 
 
 async def query_server(server: EmbeddedPostgres, sql: str, dsn: str | None = None) -> object:
@@ -63,21 +78,21 @@ async def query_server(server: EmbeddedPostgres, sql: str, dsn: str | None = Non
         await connection.close()
 
 
-async def test_accented_capitals_are_folded_for_portuguese(server: EmbeddedPostgres) -> None:
+async def test_accented_capitals_are_folded_for_portuguese(shared_server: EmbeddedPostgres) -> None:
     assert (
-        await query_server(server, "select to_tsvector('portuguese', 'AÇÃO ÁRVORES')::text")
+        await query_server(shared_server, "select to_tsvector('portuguese', 'AÇÃO ÁRVORES')::text")
         == "'açã':1 'árvor':2"
     )
 
 
-async def test_logical_decoding_is_enabled(server: EmbeddedPostgres) -> None:
-    assert await query_server(server, "show wal_level") == "logical"
+async def test_logical_decoding_is_enabled(shared_server: EmbeddedPostgres) -> None:
+    assert await query_server(shared_server, "show wal_level") == "logical"
 
 
-async def test_second_start_reuses_running_server(server: EmbeddedPostgres) -> None:
-    other = EmbeddedPostgres(server.root)
+async def test_second_start_reuses_running_server(shared_server: EmbeddedPostgres) -> None:
+    other = EmbeddedPostgres(shared_server.root)
     other.start()
-    assert other.dsn == server.dsn
+    assert other.dsn == shared_server.dsn
 
 
 async def test_data_and_port_survive_a_restart(server: EmbeddedPostgres) -> None:
@@ -220,20 +235,20 @@ def run_as_account(account: str, work: Callable[[], Awaitable[Any]]) -> str:
     return str(found.recv())
 
 
-async def test_tcp_is_off_by_default(server: EmbeddedPostgres) -> None:
-    assert await query_server(server, "show listen_addresses") == ""
-    port = int(parse_qs(urlsplit(server.dsn).query)["port"][0])
+async def test_tcp_is_off_by_default(shared_server: EmbeddedPostgres) -> None:
+    assert await query_server(shared_server, "show listen_addresses") == ""
+    port = int(parse_qs(urlsplit(shared_server.dsn).query)["port"][0])
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0 or port == 5432, (
             "another Postgres of this machine may listen on 5432"
         )
-    assert server.tcp_dsn is None
+    assert shared_server.tcp_dsn is None
 
 
 @requires_root
-def test_other_account_cannot_connect_through_socket(server: EmbeddedPostgres) -> None:
-    assert stat.S_IMODE(get_socket_folder(server).stat().st_mode) == 0o700
-    assert "PermissionError" in run_as_account("nobody", lambda: asyncpg.connect(server.dsn))
+def test_other_account_cannot_connect_through_socket(shared_server: EmbeddedPostgres) -> None:
+    assert stat.S_IMODE(get_socket_folder(shared_server).stat().st_mode) == 0o700
+    assert "PermissionError" in run_as_account("nobody", lambda: asyncpg.connect(shared_server.dsn))
 
 
 @requires_root
@@ -269,11 +284,13 @@ async def test_application_role_cannot_access_files_or_programs(
 
 
 async def test_application_role_can_migrate_vacuum_and_create_roles(
-    server: EmbeddedPostgres,
+    shared_server: EmbeddedPostgres,
 ) -> None:
-    assert await migrate(server.dsn)
+    assert await migrate(shared_server.dsn)
     assert (
-        await query_server(server, "select rolsuper from pg_roles where rolname = current_user")
+        await query_server(
+            shared_server, "select rolsuper from pg_roles where rolname = current_user"
+        )
         is False
     )
     for work in (
@@ -282,7 +299,7 @@ async def test_application_role_can_migrate_vacuum_and_create_roles(
         "checkpoint",
         "select pg_switch_wal()",
     ):
-        await query_server(server, work)
+        await query_server(shared_server, work)
 
 
 def test_libpq_client_connects_with_dsn(postgres_server: EmbeddedPostgres) -> None:

@@ -183,6 +183,7 @@ def test_content_is_searchable_in_any_mode_partitioner_and_key(
         )
         for name, (content, _) in contents.items()
         for number, way in enumerate(ways)
+        if name == "text" or way is ways[0]
     ]
     answers = index_by_event(push_and_collect_answers(system, *orders))
     assert answers.keys() == {sent["data"]["external_id"] for sent in orders}
@@ -205,7 +206,7 @@ def test_content_is_searchable_in_any_mode_partitioner_and_key(
 
 
 def test_highest_source_sequence_wins_in_any_order(system: WorkerCluster) -> None:
-    names = [f"numbered-{number}" for number in range(8)]
+    names = [f"numbered-{number}" for number in range(3)]
     orders = [
         make_order(
             f"{name}/{revision}",
@@ -256,15 +257,15 @@ def test_unsequenced_revisions_end_with_last_appended(system: WorkerCluster) -> 
         make_order(
             f"plain/{revision}", make_document("plain", f"Revision {revision}."), key=f"{revision}"
         )
-        for revision in range(6)
+        for revision in range(3)
     ]
     answers = index_by_event(
         [answer for sent in orders for answer in push_and_collect_answers(system, sent)]
     )
     assert {answer["type"] for answer in answers.values()} == {INDEXED}
-    assert fetch_visible_text(system, "plain") == ["Revision 5."]
+    assert fetch_visible_text(system, "plain") == ["Revision 2."]
     (repeated,) = push_and_collect_answers(
-        system, make_order("plain/again", make_document("plain", "Revision 5."))
+        system, make_order("plain/again", make_document("plain", "Revision 2."))
     )
     assert (repeated["type"], repeated["data"]["code"], repeated["data"]["chunks_count"]) == (
         INDEXED,
@@ -453,9 +454,13 @@ def test_invalid_events_are_rejected_with_reason_and_others_pass(
     ]
     good = [
         make_order(f"neighbour-{number}", make_document(f"neighbour-{number}"))
-        for number in range(len(bad) + 1)
+        for number in range(len(bad) // 4 + 1)
     ]
-    between = [sent for pair in zip(good, bad, strict=False) for sent in pair] + good[-1:]
+    between = [
+        sent
+        for number, neighbour in enumerate(good)
+        for sent in (neighbour, *bad[4 * number : 4 * number + 4])
+    ]
     answers = index_by_event(
         push_and_collect_answers(system, *(sent | {"key": "one partition"} for sent in between))
     )

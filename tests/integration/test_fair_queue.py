@@ -135,7 +135,9 @@ async def run_worker(settings: Settings, dsn: str) -> AsyncIterator[FairQueueEnv
             await asyncio.gather(running, return_exceptions=True)
 
 
-@pytest.fixture(params=["postgres", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(
+    params=["postgres", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.long])]
+)
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     """Return settings of a log with one partition per topic."""
     if request.param == "postgres":

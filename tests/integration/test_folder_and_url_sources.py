@@ -69,9 +69,10 @@ async def test_folder_changes_while_stopped_are_picked_up(database: str, tmp_pat
             "library", {"a.md": "# A\n\nHerons are gone.", "z.md": "Cranes came."}
         )
         folder.rename(tmp_path / "elsewhere")
-        while (await world.fetch_source("library"))["state"] != "failed":
-            pass
-        assert (await world.fetch_source("library"))["status"]["code"] == "FOLDER_MISSING"
+        failed = await eventually(
+            lambda: world.fetch_source("library"), lambda source: source["state"] == "failed"
+        )
+        assert failed["status"]["code"] == "FOLDER_MISSING"
         assert set(await world.fetch_visible_texts("library")) == {"a.md", "z.md"}
         uploads = [path for path in (tmp_path / "data/blobs/uploads").rglob("*") if path.is_file()]
         assert uploads == [], "what was staged for the door goes when it is taken in"

@@ -21,7 +21,7 @@ from streams.codec import Codec
 from streams.publisher import build_raw_record, build_root_event
 from streams.signatures import SIGNATURE_HEADER, EventSigner
 from tests.support.database_copies import copy_keys, copy_log
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_kafka, on_both_logs
 from tests.support.pipeline import EVENT_TIME, Pipeline, null_overrides, run_pipeline
 
 ATTACK_EPOCH = 9_223_372_036_854_775_806
@@ -94,7 +94,7 @@ def make_accepted_payload(
     }
 
 
-@on_both_logs
+@long_on_kafka
 async def test_unsigned_acceptance_of_foreign_blob_is_rejected(at_work: Pipeline) -> None:
     await at_work.push_and_wait({"secret": "The password of the vault."})
     victim, identity = await fetch_document(at_work, "secret"), uuid4()
@@ -145,7 +145,7 @@ async def test_forged_newer_version_does_not_pause_partition(at_work: Pipeline) 
     assert await fetch_visible_ids(at_work) == {"a"}
 
 
-@on_both_logs
+@long_on_kafka
 async def test_withdrawal_with_huge_epoch_is_rejected(at_work: Pipeline) -> None:
     await at_work.push_and_wait({"a": "Herons wait."})
     document = await fetch_document(at_work, "a")
@@ -197,7 +197,7 @@ async def test_text_under_foreign_source_with_huge_epoch_is_rejected(at_work: Pi
     ]
 
 
-@on_both_logs
+@long_on_kafka
 async def test_same_external_id_of_other_source_does_not_overwrite(at_work: Pipeline) -> None:
     await at_work.push_and_wait({"a": "Herons wait."})
     data = {"external_id": "a", "content": {"text": "forged"}}

@@ -110,9 +110,11 @@ def read_in_append_order(system: WorkerCluster, topic: str, count: int) -> list[
         return sorted(records.poll_records(), key=lambda record: record.append_position)
 
 
+@pytest.mark.long
 def test_killed_worker_leaves_same_tables_as_clean_run(
     interrupted_cluster: WorkerCluster, clean: WorkerCluster
 ) -> None:
+    """Repeat on more documents what `tests/faults` shows of killed workers."""
     documents = generate_histories(random.Random(7), DOCUMENTS)
     events = interleave(documents, random.Random(8))
     outcomes_by_event = run_with_kill(interrupted_cluster, events)
@@ -160,7 +162,7 @@ def test_two_workers_for_one_stage_share_its_partitions(interrupted_cluster: Wor
         lambda: one.is_ready and two.is_ready and rest.is_ready, what="three workers"
     )
     interrupted_cluster.wait_for_members("anabranch.embed.g1", 2)
-    names = [f"shared-{number}" for number in range(100)]
+    names = [f"shared-{number}" for number in range(40)]
     interrupted_cluster.push(make_received(name, 0, f"Herons of {name}") for name in names)
     with tail_topic(interrupted_cluster.settings, "outcomes") as outcomes:
         eventually_blocking(

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import pytest
-
 from schemas.events import AuditRecorded
 from schemas.rows import EventRow
 from sql.access import PgAudit
@@ -33,24 +31,21 @@ async def read_all(
             return numbers
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ({}, [6, 5, 4, 3, 2, 1]),
-        ({"text": "HERON"}, [5, 2, 1]),
-        ({"text": "%"}, []),
-        ({"outcome": "answered"}, [6, 1]),
-        ({"outcome": "refused"}, [2]),
-        ({"outcome": "running"}, [3]),
-        ({"outcome": "stopped"}, [5, 4]),
-        ({"profile": "fast"}, [4, 2]),
-        ({"since": NOW + timedelta(hours=2), "until": NOW + timedelta(hours=4)}, [3, 2]),
-        ({"text": "heron", "profile": "fast", "outcome": "refused"}, [2]),
-    ],
-)
-async def test_runs_are_filtered_page_after_page(
-    database: str, filters: dict[str, Any], expected: list[int]
-) -> None:
+RUN_FILTERS: list[tuple[dict[str, Any], list[int]]] = [
+    ({}, [6, 5, 4, 3, 2, 1]),
+    ({"text": "HERON"}, [5, 2, 1]),
+    ({"text": "%"}, []),
+    ({"outcome": "answered"}, [6, 1]),
+    ({"outcome": "refused"}, [2]),
+    ({"outcome": "running"}, [3]),
+    ({"outcome": "stopped"}, [5, 4]),
+    ({"profile": "fast"}, [4, 2]),
+    ({"since": NOW + timedelta(hours=2), "until": NOW + timedelta(hours=4)}, [3, 2]),
+    ({"text": "heron", "profile": "fast", "outcome": "refused"}, [2]),
+]
+
+
+async def test_runs_are_filtered_page_after_page(database: str) -> None:
     hour = timedelta(hours=1)
     runs: list[tuple[str, str, dict[str, Any] | None, dict[str, Any] | None, timedelta | None]] = [
         ("Where is the heron?", "default", {"answer": "By the weir", "refused": False}, None, None),
@@ -75,28 +70,26 @@ async def test_runs_are_filtered_page_after_page(
                 NOW + left if left else None,
             )
         listings = PgListings(stack.pool)
-        assert await read_all(listings.list_runs, "run_id", LOCAL_CALLER, **filters) == expected
-        for caller in (make_caller("other"), make_caller(readers=("user:ana",))):
-            assert await read_all(listings.list_runs, "run_id", caller, **filters) == []
+        for filters, expected in RUN_FILTERS:
+            assert await read_all(listings.list_runs, "run_id", LOCAL_CALLER, **filters) == expected
+            for caller in (make_caller("other"), make_caller(readers=("user:ana",))):
+                assert await read_all(listings.list_runs, "run_id", caller, **filters) == []
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ({}, [5, 4, 3, 2, 1]),
-        ({"text": "CRM"}, [4, 2, 1]),
-        ({"actor": "key:1"}, [3, 1]),
-        ({"actor": "key"}, []),
-        ({"action": "source.added"}, [4, 1]),
-        ({"outcome": "failed"}, [4]),
-        ({"outcome": "refused"}, [3]),
-        ({"since": NOW + timedelta(hours=2), "until": NOW + timedelta(hours=4)}, [3, 2]),
-        ({"action": "source.added", "outcome": "done"}, [1]),
-    ],
-)
-async def test_audit_events_are_filtered_page_after_page(
-    database: str, filters: dict[str, Any], expected: list[int]
-) -> None:
+AUDIT_FILTERS: list[tuple[dict[str, Any], list[int]]] = [
+    ({}, [5, 4, 3, 2, 1]),
+    ({"text": "CRM"}, [4, 2, 1]),
+    ({"actor": "key:1"}, [3, 1]),
+    ({"actor": "key"}, []),
+    ({"action": "source.added"}, [4, 1]),
+    ({"outcome": "failed"}, [4]),
+    ({"outcome": "refused"}, [3]),
+    ({"since": NOW + timedelta(hours=2), "until": NOW + timedelta(hours=4)}, [3, 2]),
+    ({"action": "source.added", "outcome": "done"}, [1]),
+]
+
+
+async def test_audit_events_are_filtered_page_after_page(database: str) -> None:
     events = [
         ("key:1", "source.added", "crm", "done"),
         ("local", "source.removed", "crm", "done"),
@@ -119,9 +112,10 @@ async def test_audit_events_are_filtered_page_after_page(
             )
             await write_shared_rows(stack.connection, [EventRow(event, number)])
         audit = PgAudit(stack.pool)
-        assert await read_all(audit.list_events, "audit_id", "default", **filters) == expected
-        assert await read_all(audit.list_events, "audit_id", None, **filters) == expected
-        assert await read_all(audit.list_events, "audit_id", "other", **filters) == []
+        for filters, expected in AUDIT_FILTERS:
+            assert await read_all(audit.list_events, "audit_id", "default", **filters) == expected
+            assert await read_all(audit.list_events, "audit_id", None, **filters) == expected
+            assert await read_all(audit.list_events, "audit_id", "other", **filters) == []
 
 
 async def test_dead_letters_are_filtered_by_stage_and_code(database: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.eventually import eventually
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_kafka
 from tests.support.worker_group import WorkerGroup, worker_group
 
 __all__ = ["worker_group"]
@@ -14,7 +14,7 @@ ORDINARY_DOCUMENTS: dict[str, str | None] = {
 POISON_WORD = "nightshade"
 
 
-@on_both_logs
+@long_on_kafka
 async def test_event_that_kills_workers_is_dead_lettered(worker_group: WorkerGroup) -> None:
     names = list(ORDINARY_DOCUMENTS)
     first = await worker_group.start_worker(deadly=POISON_WORD)

@@ -178,6 +178,8 @@ async def test_java_program_of_the_page_pushes_document(
     )
     command = [
         "java",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
         "-cp",
         f"{get_default_jars_dir()}/*",
         str(source),

@@ -25,7 +25,7 @@ from tests.support.worker_group import WorkerGroup, to_environment, worker_group
 
 __all__ = ["worker_group"]
 
-SEED, DOCUMENTS, CHANGES = 11, 12, 7
+SEED, DOCUMENTS, CHANGES = 11, 10, 5
 TEXTS = [LONG, SHORT, LINES[0], "\n".join(LINES[:20])]
 
 

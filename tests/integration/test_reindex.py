@@ -47,8 +47,8 @@ async def count_events(at_work: Pipeline) -> dict[str, int]:
 
 POSTGRES_CASES = [(change, "postgres") for change in SETTING_CHANGES]
 KAFKA_CASES = [
-    pytest.param("extractor", "kafka", marks=pytest.mark.kafka),
-    pytest.param("parser", "kafka", marks=[pytest.mark.kafka, pytest.mark.long]),
+    pytest.param(change, "kafka", marks=[pytest.mark.kafka, pytest.mark.long])
+    for change in ("extractor", "parser")
 ]
 
 

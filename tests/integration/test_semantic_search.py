@@ -16,6 +16,7 @@ from sql import semantic
 from sql.search_scope import resolve_scope
 from sql.semantic import compute_build_memory_mib, ensure_vector_index
 from tests.support.document_rows import SampleDocument, activate_revision, insert_documents
+from tests.support.eventually import eventually
 from tests.support.postgres_fixture import execute_sql
 from tests.support.search_stack import SearchStack, open_search_stack
 
@@ -152,14 +153,10 @@ async def test_query_over_many_vectors_uses_the_index(database: str) -> None:
         await desk.connection.execute("vacuum analyze chunk_vectors")
         await search_semantic(desk, BETWEEN, k=5)
         await desk.connection.execute("select pg_stat_force_next_flush()")
-        for _ in range(50):
-            if await desk.connection.fetchval(
-                "select idx_scan from pg_stat_all_indexes "
-                "where indexrelname = 'chunk_vectors_near_g1'"
-            ):
-                return
-            await asyncio.sleep(0.1)
-        pytest.fail("the index was not used")
+        n_scans = (
+            "select idx_scan from pg_stat_all_indexes where indexrelname = 'chunk_vectors_near_g1'"
+        )
+        await eventually(lambda: desk.connection.fetchval(n_scans), what="a scan of the index")
 
 
 async def test_interrupted_index_build_is_repeated(database: str, superuser_database: str) -> None:

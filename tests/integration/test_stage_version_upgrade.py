@@ -27,7 +27,7 @@ from sql.monitoring import PgReaderStatus
 from streams.codec import Codec
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_postgres
 from tests.support.pipeline import Pipeline, null_overrides, run_pipeline
 
 TEXTS: dict[str, str | None] = {
@@ -225,7 +225,7 @@ async def test_withdrawal_applies_behind_hundreds_of_waiting_events(
         )
 
 
-@on_both_logs
+@long_on_postgres
 async def test_old_version_worker_ingests_alongside_newer_worker(
     upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from streams.stage import Emission, PendingEvent
 from tests.fakes.null_embedder import NullEmbedder
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.database_copies import copy_keys, copy_log
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_postgres
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import SETTING_CHANGES, make_reindex_service, promote_generation
 from tests.support.simulated_pipeline import LineParser
@@ -64,7 +64,7 @@ async def recover_from_lost_database(settings: Settings, database: str, other: s
     assert await recover_database(settings, other) is not None
 
 
-@on_both_logs
+@long_on_postgres
 async def test_unannounced_switch_is_announced_once_after_database_loss(
     settings: Settings, database: str, other_database: str, empty_database: str
 ) -> None:

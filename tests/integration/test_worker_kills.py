@@ -27,7 +27,7 @@ from tests.support.worker_group import (
 __all__ = ["worker_group"]
 
 INITIAL_DOCUMENTS: dict[str, str | None] = {
-    f"doc-{number}": f"{WORDS} {number}" for number in range(40)
+    f"doc-{number}": f"{WORDS} {number}" for number in range(16)
 }
 TENANT = "default"
 EMBEDDER_CHANGE = SETTING_CHANGES["embedder"][0]
@@ -37,7 +37,7 @@ EMBEDDER_CHANGE = SETTING_CHANGES["embedder"][0]
 async def test_build_resumes_after_worker_kill_without_repeated_calls(
     worker_group: WorkerGroup, other_database: str, tmp_path: Path
 ) -> None:
-    first = await worker_group.start_worker(of=24, texts=20)
+    first = await worker_group.start_worker(of=24, texts=8)
     await worker_group.push_texts(INITIAL_DOCUMENTS)
     await worker_group.wait_until_idle()
     live = await compute_checksum(worker_group.pool)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -26,6 +24,7 @@ from sql.pool import Pool
 from streams.publisher import build_raw_record
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually
+from tests.support.forked_process import fork_process
 from tests.support.simulated_pipeline import LineParser
 
 STAGES_WITHOUT_CONTROL = [stage.name for stage in STAGES if stage.name != "control"]
@@ -70,12 +69,11 @@ async def test_stages_wait_for_their_generation_tables(database: str, tmp_path: 
         assert await count_topic_events(pool, "dead_letters") == 0
 
 
-LOWER_PRIORITY_SCRIPT = """
-import os
-from anabranch.process.worker_process import AUTOGROUP_FILE, lower_priority
-lower_priority(7)
-print(os.nice(0), AUTOGROUP_FILE.read_text())
-"""
+def lower_and_print_priority(leads_session: bool) -> None:
+    if leads_session:
+        os.setsid()
+    lower_priority(7)
+    print(os.nice(0), AUTOGROUP_FILE.read_text(), flush=True)
 
 
 # The file is empty for processes that a control group schedules.
@@ -84,16 +82,14 @@ print(os.nice(0), AUTOGROUP_FILE.read_text())
     reason="no autogroup schedules these tests",
 )
 @pytest.mark.parametrize("leads_session", [True, False])
-def test_only_worker_that_leads_a_session_lowers_its_priority(leads_session: bool) -> None:
-    printed = subprocess.run(
-        [sys.executable, "-c", LOWER_PRIORITY_SCRIPT],
-        capture_output=True,
-        text=True,
-        check=True,
-        start_new_session=leads_session,
-    ).stdout
+def test_only_worker_that_leads_a_session_lowers_its_priority(
+    leads_session: bool, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    child = fork_process(lower_and_print_priority, leads_session, log=log, environment={})
+    assert child.wait() == 0, log.read_text()
     # "/autogroup-25 nice 7"
-    priority, group, _, group_priority = printed.split()
+    priority, group, _, group_priority = log.read_text().split()
     assert int(priority) == os.nice(0) + 7
     own_group, _, own_group_priority = AUTOGROUP_FILE.read_text().split()
     assert (group != own_group) == leads_session

@@ -115,7 +115,7 @@ class WorkerCluster:
         return {
             "ANABRANCH_DATA_DIR": str(self.folder / "data"),
             "ANABRANCH_DATABASE__URL": self.dsn,
-            "ANABRANCH_DATABASE__WORKER_POOL": "6",
+            "ANABRANCH_DATABASE__WORKER_POOL": "4",
             "ANABRANCH_KAFKA__BOOTSTRAP_SERVERS": self.settings.bootstrap_servers,
             "ANABRANCH_KAFKA__TOPIC_PREFIX": self.settings.topic_prefix,
             "ANABRANCH_KAFKA__SESSION_TIMEOUT_S": "6",

@@ -31,6 +31,7 @@ _FORKSERVER.set_forkserver_preload(
         "anabranch.cli.ingest",
         "anabranch.cli.query",
         "anabranch.cli.up",
+        "tests.support.preloaded",
     ]
 )
 STANDARD_STREAMS = (("stdin", "r", -1), ("stdout", "w", -1), ("stderr", "w", 1))

@@ -21,6 +21,7 @@ from streams.stage_consumer import format_group_name
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import api_client
 from tests.support.eventually import eventually
+from tests.support.pipeline import POOL_SIZE
 from tests.support.simulated_pipeline import LineParser
 
 
@@ -92,7 +93,8 @@ class SourceEnvironment:
 async def run_source_environment(
     folder: Path, dsn: str, *sets: str, overrides: Overrides | None = None
 ) -> AsyncIterator[SourceEnvironment]:
-    settings = load_settings(data_dir=folder, sets=["logging.level=error", *sets])
+    pools = [f"database.worker_pool={POOL_SIZE}", f"database.api_pool={POOL_SIZE}"]
+    settings = load_settings(data_dir=folder, sets=["logging.level=error", *pools, *sets])
     chosen = overrides or Overrides(parser=LineParser(), embedder=NullEmbedder(32, 8))
     async with prepare_worker(settings, dsn, overrides=chosen) as worker:
         working = asyncio.create_task(worker.run())

@@ -129,7 +129,7 @@ def make_worker_settings(dsn: str, log_settings: Sequence[str], data_dir: Path) 
     return [
         f"data_dir={data_dir}",
         f"database.url={dsn}",
-        "database.worker_pool=6",
+        "database.worker_pool=4",
         "logging.level=error",
         *kafka,
     ]
