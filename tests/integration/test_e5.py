@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from engines.embed.e5_file import locate_weights, verify_weights
 from engines.embed.e5_session import E5Encoder
 from engines.embed.states import take_leading, unpack_states
 from schemas.errors import ConfigurationError
+from tests.support.forked_process import fork_process
 
 
 @pytest.fixture(scope="module")
@@ -186,18 +186,14 @@ def test_unpinned_weights_are_rejected(tmp_path: Path) -> None:
 
 
 def test_two_processes_can_build_one_cache(tmp_path: Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    racers = [spawn.Process(target=E5Encoder, args=(tmp_path,)) for _ in range(2)]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join(120)
-    assert [racer.exitcode for racer in racers] == [0, 0]
-    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".onnx", ".spm", ".weights"]
-    next(tmp_path.glob("*.weights")).unlink()
-    next(tmp_path.glob("*.spm")).unlink()
-    assert E5Encoder(tmp_path).dimension == 384
-    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".onnx", ".spm", ".weights"]
+    cache, log = tmp_path / "cache", tmp_path / "log"
+    racers = [fork_process(E5Encoder, cache, log=log, environment={}) for _ in range(2)]
+    assert [racer.wait(120) for racer in racers] == [0, 0], log.read_text()
+    assert sorted(file.suffix for file in cache.iterdir()) == [".onnx", ".spm", ".weights"]
+    next(cache.glob("*.weights")).unlink()
+    next(cache.glob("*.spm")).unlink()
+    assert E5Encoder(cache).dimension == 384
+    assert sorted(file.suffix for file in cache.iterdir()) == [".onnx", ".spm", ".weights"]
 
 
 EXIT_DURING_INGEST_SCRIPT = """
