@@ -318,8 +318,7 @@ def test_libpq_client_connects_with_dsn(postgres_server: EmbeddedPostgres) -> No
 
 @pytest.mark.parametrize("name", ["deep/" * 30, "with a space, and 'quotes'"])
 async def test_socket_moves_when_folder_path_is_unsuitable(folder: Path, name: str) -> None:
-    deep = folder / name / "data"
-    deep.parent.mkdir(parents=True)
+    deep = create_data_root(folder / name / "data")
     state = folder / "state"
     server = EmbeddedPostgres(deep, settings=EPHEMERAL_SETTINGS, state_dir=state)
     server.start()
@@ -334,7 +333,8 @@ async def test_socket_moves_when_folder_path_is_unsuitable(folder: Path, name: s
 
 
 async def test_tcp_requires_the_password(folder: Path) -> None:
-    server = EmbeddedPostgres(folder / "postgres", settings=EPHEMERAL_SETTINGS, tcp=0)
+    root = create_data_root(folder / "postgres")
+    server = EmbeddedPostgres(root, settings=EPHEMERAL_SETTINGS, tcp=0)
     server.start()
     try:
         assert stat.S_IMODE(server.password_file.stat().st_mode) == 0o600
@@ -354,7 +354,7 @@ async def test_tcp_requires_the_password(folder: Path) -> None:
             )
     finally:
         server.stop()
-    again = EmbeddedPostgres(folder / "postgres", settings=EPHEMERAL_SETTINGS)
+    again = EmbeddedPostgres(root, settings=EPHEMERAL_SETTINGS)
     again.start()
     try:
         assert again.tcp_dsn is None

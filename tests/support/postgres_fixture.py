@@ -113,11 +113,13 @@ def choose_service_folder() -> str:
     return tempfile.gettempdir()
 
 
-def create_data_root() -> Path:
-    """Outside pytest's own folder, which is closed to the account that runs Postgres when the tests
-    run as root.
+def create_data_root(root: Path | None = None) -> Path:
+    """Copy what initdb makes to `root`, or to a new folder outside pytest's own, which is closed to
+    the account that runs Postgres when the tests run as root.
     """
-    root = Path(tempfile.mkdtemp(prefix="anabranch-test-", dir=choose_service_folder()))
+    if root is None:
+        root = Path(tempfile.mkdtemp(prefix="anabranch-test-", dir=choose_service_folder()))
+    root.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "-a", str(_ensure_initdb()), str(root / "data")], check=True)
     if account := find_server_account():
         os.chown(root, account.pw_uid, account.pw_gid)
