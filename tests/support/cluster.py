@@ -93,13 +93,11 @@ class WorkerCluster:
     environment: Mapping[str, str] = field(default_factory=dict)
     workers: list[WorkerProcess] = field(default_factory=list)
 
-    def start_worker(
-        self, *stages: str, pause_s: float = 0.0, real_parser: bool = False
-    ) -> WorkerProcess:
+    def start_worker(self, *stages: str, real_parser: bool = False) -> WorkerProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"worker-{len(self.workers) + 1}"
         notes, errors = self.folder / f"{name}.notes", self.folder / f"{name}.log"
-        orders = NullWorkerOrders(str(notes), stages or ("all",), pause_s, real_parser)
+        orders = NullWorkerOrders(str(notes), stages or ("all",), real_parser)
         self.workers.append(
             WorkerProcess(
                 fork_process(

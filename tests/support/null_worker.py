@@ -23,7 +23,7 @@ READY = "ready"
 class RecordingEmbedder(NullEmbedder):
     """Take `pause_s` per call and record the last word of each text."""
 
-    def __init__(self, notes: int, pause_s: float) -> None:
+    def __init__(self, notes: int, pause_s: float = 0.0) -> None:
         super().__init__(dimension=32, state_dimension=8)
         self._notes, self._pause_s = notes, pause_s
 
@@ -41,7 +41,6 @@ def write_notes(notes: int, *lines: str) -> None:
 class NullWorkerOrders:
     notes: str
     stages: Sequence[str]
-    pause_s: float = 0.0
     real_parser: bool = False
 
 
@@ -53,7 +52,7 @@ def run_null_worker(orders: NullWorkerOrders) -> None:
 async def _run_until_stopped(orders: NullWorkerOrders) -> None:
     notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     settings, parser = load_settings(), None if orders.real_parser else LineParser()
-    overrides = Overrides(parser=parser, embedder=RecordingEmbedder(notes, orders.pause_s))
+    overrides = Overrides(parser=parser, embedder=RecordingEmbedder(notes))
     async with (
         open_database(settings, is_shared=True) as dsn,
         prepare_worker(
