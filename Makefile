@@ -22,7 +22,7 @@ endif
 .DEFAULT_GOAL := help
 # Each test process would rewrite the assertions of all tests again, 6 s of CPU each.
 test test-long check: export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help install demo test test-long containers faults attack check platforms lint style types layers generated format contracts compose asyncapi clients mcp-client lock samples clean ui web screens pictures
+.PHONY: help install demo test test-long containers faults attack check platforms lint style types layers generated format contracts compose asyncapi clients mcp-client lock samples clean ui web web-check pictures
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ ui: $(UV)
 web: $(UV) ## Build the web UI into web/dist
 	ANABRANCH_UI_BUILD=require build/uv/bin/python hatch_build.py
 
-screens: web ## Check the web UI: types, style, component tests
+web-check: web ## Check the web UI: types, style, component tests
 	build/uv/bin/python hatch_build.py npm run --silent check
 
 demo: $(INSTALLED) ## Take in the sample documents, ask three questions
@@ -62,7 +62,7 @@ check: lint ## Lint, types, layers, contracts, size and the fast tests
 	$(BIN)/pytest -q tests/unit tests/golden -m "not slow and not kafka and not long"
 
 # Steps of their own, which `make --jobs` runs at once.
-lint: style types layers generated screens
+lint: style types layers generated web-check
 
 style: $(TOOLS)
 	$(BIN)/ruff format --check .

@@ -27,13 +27,13 @@ export const appWords = defineWords(
     more: 'More',
     search: 'Go to…',
     nothingFound: 'No screen has this name.',
-    keys: 'Keyboard ways',
+    keys: 'Keyboard shortcuts',
     theme: (to: string) => `Switch to the ${to} theme`,
     light: 'light',
     dark: 'dark',
     language: 'Language',
     tenant: 'Tenant',
-    tenantHint: 'As operator you may act for another tenant. The page reloads.',
+    tenantHint: 'As an operator, you can act for another tenant. The page reloads.',
     actFor: 'Act for this tenant',
     ownTenant: 'Back to my own tenant',
     ready: 'ready',
@@ -45,7 +45,7 @@ export const appWords = defineWords(
     atPosition: (position: string) => `log ${position}`,
     behindPosition: (position: string, n: string, age: string) =>
       `log ${position}, ${n} behind (${age})`,
-    positionHint: 'Up to where in the log the tables are, and which events wait',
+    positionHint: 'Log position of the tables, and how many events wait',
     notFound: 'No screen has this address.',
     home: 'Go to Query',
     crashed: 'This screen failed.',
@@ -54,7 +54,7 @@ export const appWords = defineWords(
     forbidden: (role: string) => `This screen needs the role ${role}.`,
     forbiddenHint: (role: string) =>
       `You are signed in as ${role}. Ask an administrator for a key with this role.`,
-    keyHints: { goTo: (name: string) => `Go to ${name}`, list: 'List keyboard ways' },
+    keyHints: { goTo: (name: string) => `Go to ${name}`, list: 'List keyboard shortcuts' },
   },
   {
     groups: { ask: 'Perguntar', library: 'Acervo', stream: 'Fluxo', tune: 'Ajustar' },

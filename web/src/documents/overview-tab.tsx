@@ -119,7 +119,7 @@ function Facts({ document }: { document: Document }) {
         ))}
       </span>
     ),
-    readers: readers && text(readers.length > 0 ? readers.join(', ') : words.nobody),
+    readers: readers && text(readers.length > 0 ? readers.join(', ') : words.restricted),
     metadata: Object.keys(document.metadata).length > 0 && (
       <pre className="mono foreign" style={{ margin: 0, whiteSpace: 'pre-wrap' }}>
         {JSON.stringify(document.metadata, null, 2)}

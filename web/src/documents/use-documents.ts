@@ -118,7 +118,7 @@ export function useDocuments(filters: DocumentFilters) {
   return { query, rows, refreshRow: scheduleRow };
 }
 
-/** One document with its stages; asked for again while they go on. */
+/** One document with its stages; fetched again while they run. */
 export function useDocument(id: string, isEnabled = true) {
   return useQuery({
     queryKey: documentKey(id),

@@ -62,7 +62,7 @@ export function EvidenceDrawer({
         aria-label={words.evidence}
         tabIndex={-1}
         onKeyDown={(event) => {
-          // Also from its inputs, where keyboard ways do not count.
+          // Also from its inputs, where keyboard shortcuts do not apply.
           if (event.key === 'Escape' && !event.defaultPrevented) onClose();
         }}
       >

@@ -47,7 +47,7 @@ describe('locateQuote', () => {
     expect(cover(locateQuote(items, 'Noted.', near).boxes)[1]).toBe(0.5);
   });
 
-  it('gives what goes on on the next page', () => {
+  it('gives the words that continue on the next page', () => {
     const page = [line('The keeper reported that the northern', 0.9), line('Page 3', 0.97)];
     const first = locateQuote(page, 'The keeper reported that the northern lamp burned.', null);
     expect(first.boxes).toHaveLength(1);

@@ -18,7 +18,7 @@ type Letters = { letters: string; at: { item: number; start: number; end: number
  * Find where these words stand on a page, one box for each line.
  *
  * `near` is the box of the paragraph, to choose between equal sentences. `carry` is the part of
- * the words that this page lacks, because the sentence goes on on the next one.
+ * the words that this page lacks, because the sentence continues on the next one.
  */
 export function locateQuote(
   items: readonly TextItem[],

@@ -12,7 +12,7 @@ import type { WhatIfResult } from './what-if';
 
 const ROW_PX = 56;
 const LINES_PX = 56;
-/** The channels have their colors; what is added beside them is told apart by lightness. */
+/** The channels have their colors; additions to them differ in lightness. */
 const COLORS: Record<string, string> = {
   lexical: 'var(--lexical)',
   semantic: 'var(--semantic)',

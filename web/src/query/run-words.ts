@@ -27,7 +27,7 @@ export const runWords = defineWords(
       returned: (n: string, k: string) => `${n} of at most ${k}`,
       best: (score: string) => `best ${score}`,
       failed: 'Failed',
-      others: 'The other channels went on without it.',
+      others: 'The other channels continued without it.',
       notSearched: 'Not searched for this question.',
       found: 'It found nothing.',
       elsewhere: (list: string) => `also ${list}`,
@@ -49,14 +49,14 @@ export const runWords = defineWords(
       whatIf: 'What if',
       settings: 'Settings',
       reset: 'Reset',
-      same: 'The sliders stand where the run had them.',
-      changed: (n: string) => `${n} of the best passages move.`,
-      same10: 'No passage moves.',
+      same: 'These are the settings of the run.',
+      changed: (n: string) => `${n} of the best passages change rank.`,
+      same10: 'No passage changes rank.',
       method: { zscore: 'standardized scores', rrf: 'reciprocal ranks' },
       fellBack: (n: string) =>
         `Too few candidates (${n}) to standardize their scores, so their ranks are fused.`,
       duplicates:
-        'Near-duplicates are not folded again, and the scores of the reranker stay as recorded.',
+        'Near-duplicates are not merged again, and the reranker scores stay as recorded.',
       runReal: 'Ask again with these settings',
       saveProfile: 'Save as profile',
       copyOverrides: 'Copy as overrides',
@@ -98,10 +98,10 @@ export const runWords = defineWords(
       rules: {
         limit: (limit: string) => `Only the best ${limit} passages are read.`,
         trim: (strength: string, needed: string) =>
-          `Strength ${strength} is below ${needed}, the share of the best that the profile asks for.`,
+          `Strength ${strength} is below ${needed}, the share of the best that the profile requires.`,
         duplicate: 'Nearly identical to a passage above.',
         per_document: (n: string) => `Its document already has ${n} passages.`,
-        budget: 'It does not fit into the tokens that are left.',
+        budget: 'It does not fit into the remaining tokens.',
       },
       nothingOut: 'Everything that was ranked was read.',
       showMore: (n: string) => `${n} more were ranked below.`,
@@ -110,7 +110,7 @@ export const runWords = defineWords(
     judge: {
       decision: {
         PASS: 'Passed',
-        FAIL_RETRYABLE: 'Failed, may be tried again',
+        FAIL_RETRYABLE: 'Failed, can be retried',
         FAIL_BLOCKED: 'Blocked',
       },
       overall: (score: string) => `mean score ${score}`,
@@ -155,7 +155,7 @@ export const runWords = defineWords(
       estimated: 'estimated',
       noCalls: 'No model was called.',
       unpriced: (names: string) => `No price is set for ${names}.`,
-      stopped: 'Calls that the budget did not allow',
+      stopped: 'Calls refused by the budget',
       details: 'Details',
       generation: 'Generation',
       profile: 'Profile',

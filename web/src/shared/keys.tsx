@@ -1,6 +1,6 @@
 import { createContext, type ReactNode, useContext, useEffect, useMemo, useRef } from 'react';
 
-/** Keyboard ways: `/`, `g d`, `j`, `esc`. Each says in words what it does, and `?` lists them. */
+/** Keyboard shortcuts: `/`, `g d`, `j`, `esc`. Each says in words what it does, and `?` lists them. */
 export type KeyWay = { keys: string; label: string; run: () => void };
 
 const SEQUENCE_MS = 1000;
@@ -34,7 +34,7 @@ export function KeysProvider({ children }: { children: ReactNode }) {
   return <KeysContext value={registry}>{children}</KeysContext>;
 }
 
-/** Offer keyboard ways while the component is shown. */
+/** Offer keyboard shortcuts while the component is shown. */
 export function useKeys(ways: KeyWay[]): void {
   const registry = useContext(KeysContext);
   const id = useRef(Symbol('keys'));

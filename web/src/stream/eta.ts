@@ -14,7 +14,7 @@ const STALLED_MS = 60_000;
 /** The samples that an estimate needs; only those that show progress, and the first. */
 export function addSample(samples: readonly Sample[], sample: Sample): Sample[] {
   const last = samples.at(-1);
-  // A build that restarted begins anew.
+  // A restarted build starts from zero.
   if (last && sample.done < last.done) return [sample];
   if (last && sample.done === last.done) return [...samples];
   return [...samples, sample].filter(({ at }) => at > sample.at - 2 * LONG_MS);

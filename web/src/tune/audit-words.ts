@@ -2,9 +2,9 @@ import { defineWords } from '@/shared/i18n';
 
 export const auditWords = defineWords(
   {
-    subtitle: 'Administrative actions, the latest first. The trail cannot be changed.',
+    subtitle: 'Administrative actions, latest first. The audit trail cannot be changed.',
     none: 'No administrative action has been recorded.',
-    noneHint: 'Keys, sources, erasures, generations and refused attempts will stand here.',
+    noneHint: 'Changes of keys, sources and generations, erasures and refused attempts are listed here.',
     when: 'When',
     who: 'Who',
     what: 'What',

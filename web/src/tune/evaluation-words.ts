@@ -3,7 +3,7 @@ import { defineWords } from '@/shared/i18n';
 export const evaluationWords = defineWords(
   {
     subtitle:
-      'How well questions are answered: exams from your documents, and judgements of people.',
+      'How well questions are answered: exams from your documents, and human judgements.',
     tabs: {
       exams: 'Exams',
       candidates: 'Candidates',
@@ -15,11 +15,11 @@ export const evaluationWords = defineWords(
     calibrate: 'Calibrate…',
     calibrateNow: 'Calibrate',
     running: (time: string) =>
-      `Questions are being asked, ${time} so far. You may leave this page open.`,
+      `The exam is running (${time}). You can leave this page open.`,
     examHint:
-      'Questions are made from your documents and asked; half of them without the document that answers.',
+      'Questions are generated from your documents. Half of them are asked without the document that contains the answer.',
     calibrateHint:
-      'An exam whose scores set the thresholds of refusal and trimming for the live generation. Questions use them from then on.',
+      'An exam whose scores set the thresholds of refusal and trimming for the live generation. Later questions use them.',
     noExams: 'No exam has been run.',
     measures: {
       passage_first: 'Right passage first',
@@ -27,7 +27,7 @@ export const evaluationWords = defineWords(
       falsely_refused: 'Falsely refused',
       correctly_refused: 'Correctly refused',
     },
-    lessIsBetter: 'less is better',
+    lessIsBetter: 'lower is better',
     completed: 'Completed',
     generation: 'Generation',
     profile: 'Profile',
@@ -59,9 +59,9 @@ export const evaluationWords = defineWords(
       'B − A in percentage points with a 95 % interval (Newcombe), which takes the questions as independent.',
     sameQuestions: 'Both asked the same questions (equal seed).',
     otherQuestions: 'The seeds differ, so the questions do too.',
-    noCandidates: 'No answered question waits for judgement.',
+    noCandidates: 'No answered questions are waiting for judgement.',
     candidatesHint:
-      'Answered questions without judged passages, useful ones first. Grade the passages to accept one as golden question.',
+      'Answered questions without judged passages, useful ones first. Grade the passages to accept one as a golden question.',
     accept: 'Accept as golden',
     reject: 'Reject',
     skip: 'Skip',
@@ -70,11 +70,11 @@ export const evaluationWords = defineWords(
     probability: (share: string) => `${share} probably right`,
     useful: 'judged useful',
     openRun: 'Open the run',
-    accepted: 'Accepted as golden question.',
+    accepted: 'Accepted as a golden question.',
     rejected: 'Rejected.',
     draftsHint:
-      'Questions made from passages of your documents. Edit one so that a person might ask it, then accept it.',
-    noDrafts: 'There are no passages to make questions from.',
+      'Questions generated from passages of your documents. Edit one until it sounds natural, then accept it.',
+    noDrafts: 'There are no passages to generate questions from.',
     count: 'Number',
     question: 'Question',
     passage: 'Passage',
@@ -101,7 +101,7 @@ export const evaluationWords = defineWords(
     defaultReasons: {
       too_few_questions: 'Too few questions.',
       interval: 'A stricter threshold may refuse too many answerable questions.',
-      no_gain: 'A stricter threshold is not shown to refuse more of the others.',
+      no_gain: 'No evidence that a stricter threshold refuses more unanswerable questions.',
     },
     heldOut: 'On held-out documents',
     heldOutCoverage: 'right passages kept',

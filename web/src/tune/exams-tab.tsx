@@ -16,7 +16,7 @@ import { ShareWhisker } from './whisker';
 
 export type Exam = Schemas['ExamReport'];
 
-/** All exams as a plot: one row each, so that profiles and generations can be told apart. */
+/** All exams as a plot: one row each, to compare profiles and generations. */
 export function ExamsTab({ onRun }: { onRun: (() => void) | undefined }) {
   const words = useWords(evaluationWords);
   const search = useSearch({ strict: false });

@@ -152,7 +152,7 @@ export function fromPosition(position: number, min: number, max: number, step: n
   if (position >= POSITIONS) return max;
   const stepped = min + Math.round((raw - min) / step) * step;
   const value = Math.min(max, Math.max(min, stepped));
-  // Two digits of a wide range: nobody means 18 234 tokens.
+  // Two digits of a wide range: 18 234 tokens would be false precision.
   const rounded = isWide(min, max) && value > 100 ? Number(value.toPrecision(2)) : value;
   return Number(Math.min(max, Math.max(min, rounded)).toFixed(6));
 }

@@ -3,7 +3,7 @@ import { defineWords } from '@/shared/i18n';
 export const settingsWords = defineWords(
   {
     subtitle:
-      'How this server runs. Settings come from the command line, the environment or the file anabranch.toml, and are read at start.',
+      'How this server runs. Settings come from the command line, the environment or the file anabranch.toml, and are read at startup.',
     sections: 'Sections',
     section: 'Section',
     all: 'All',
@@ -22,10 +22,10 @@ export const settingsWords = defineWords(
     effects: {
       all: 'Any effect',
       restart: 'After a restart',
-      reindex: 'With a re-index',
+      reindex: 'With a reindex',
     },
     restart: 'after a restart',
-    reindexFrom: (stage: string) => `re-index from ${stage}`,
+    reindexFrom: (stage: string) => `reindex from ${stage}`,
     stages: { transcribe: 'transcribe', chunk: 'chunk', extract: 'extract', embed: 'embed' },
     value: 'Value',
     default: (value: string) => `default ${value}`,
@@ -33,7 +33,7 @@ export const settingsWords = defineWords(
     copyEnv: (name: string) => `Copy ${name}`,
     count: (shown: string, all: string) => `${shown} of ${all} settings`,
     differ: (n: string) => `${n} are not the default`,
-    exportToml: 'Export what is set',
+    exportToml: 'Export settings',
     reload: 'Reload profiles',
     reloaded: (names: string) => `Changed: ${names}.`,
     reloadedNone: 'No profile changed.',

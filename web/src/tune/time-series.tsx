@@ -25,7 +25,7 @@ export function TimeSeries({
   data.current = [times.map((time) => time / 1000), values];
   const scheme = useComputedColorScheme('light');
   const { language } = useLanguage();
-  // biome-ignore lint/correctness/useExhaustiveDependencies: drawn anew in the colors of a theme.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: redrawn in the colors of a theme.
   useEffect(() => {
     const element = host.current;
     if (element === null) return;

@@ -125,7 +125,7 @@ export class LiveChannel {
   }
 
   private deliver(message: LiveMessage): void {
-    // `reset` names the cursor to go on from, since the old one belongs to another log.
+    // `reset` names the cursor to resume from, since the old one belongs to another log.
     const after = (message.data as { after?: string } | null)?.after;
     this.cursor = message.cursor || (message.event === 'reset' ? after : undefined) || this.cursor;
     for (const listener of this.listeners) listener(message);

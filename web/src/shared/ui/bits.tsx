@@ -46,7 +46,7 @@ export function Id({ id }: { id: string }) {
 export type Tone = 'ok' | 'warn' | 'bad' | 'busy' | 'idle';
 const SHAPES: Record<Tone, string> = { ok: '●', warn: '◆', bad: '▲', busy: '◐', idle: '○' };
 
-/** A state in words, with a shape that is told apart without color. */
+/** A state in words, with a shape that differs without color. */
 export function State({
   tone,
   label,

@@ -2,7 +2,7 @@ import { defineWords, plural } from '@/shared/i18n';
 
 export const deadLetterWords = defineWords(
   {
-    subtitle: (n: string, causes: string) => `${n} open, of ${plural(causes, 'cause', 'causes')}`,
+    subtitle: (n: string, causes: string) => `${n} open, with ${plural(causes, 'cause', 'causes')}`,
     code: 'Code',
     causes: 'Causes',
     letters: 'Dead letters',
@@ -13,14 +13,14 @@ export const deadLetterWords = defineWords(
     event: 'Event',
     attempts: 'Attempts',
     since: 'Since',
-    empty: 'No event failed.',
+    empty: 'No dead letters.',
     emptyHint:
-      'An event that a stage cannot process comes here with its reason, and the events behind it continue.',
+      'An event that a stage cannot process is listed here with its reason. The stage continues with the next event.',
     toPipeline: 'Open the pipeline',
     inStage: (code: string, stage: string) => `${code} in ${stage}`,
     close: 'All causes',
     select: (name: string) => `Select ${name}`,
-    selectAll: 'Select all that are loaded',
+    selectAll: 'Select all loaded',
     noMore: 'No open dead letter has this cause.',
     redrive: (n: string) => `Redrive ${n}`,
     discard: (n: string) => `Discard ${n}`,
@@ -36,7 +36,7 @@ export const deadLetterWords = defineWords(
       `${plural(n, 'event is', 'events are')} processed again: ${stages}.`,
     planDiscard: (n: string) => `${plural(n, 'dead letter is', 'dead letters are')} closed.`,
     skipped: (n: string) =>
-      `${plural(n, 'is', 'are')} left out: no generation reads its topic any longer.`,
+      `${plural(n, 'dead letter is', 'dead letters are')} skipped: no generation reads ${n === '1' ? 'its topic' : 'their topics'}.`,
     perSecond: 'Events per second',
     noLimit: 'No limit',
     reason: 'Reason',

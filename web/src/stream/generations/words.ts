@@ -9,9 +9,9 @@ export const generationWords = defineWords(
     list: 'Generations',
     states: {
       live: 'Live: answers questions',
-      shadow: 'Built: compare it, then promote it',
-      building: 'Being built',
-      standby: 'On standby: a rollback makes it live',
+      shadow: 'Built: ready to compare and promote',
+      building: 'Building',
+      standby: 'Standby: a rollback makes it live',
       dropped: 'Dropped',
     },
     phases: {
@@ -24,7 +24,7 @@ export const generationWords = defineWords(
     paused: 'Paused',
     purposes: { first: 'first', rebuild: 'rebuild', reindex: 'reindex' },
     same: 'Same settings as the live generation',
-    baseline: 'The settings that the others are compared with',
+    baseline: 'Baseline for the settings of other generations',
     documents: 'Documents',
     chunks: 'Chunks',
     size: 'Size',
@@ -32,7 +32,7 @@ export const generationWords = defineWords(
     engineCalls: 'Model calls',
     of: (done: string, total: string) => `${done} of ${total}`,
     progress: 'Documents done',
-    stalled: (time: string) => `Stalled: nothing done for ${time}`,
+    stalled: (time: string) => `Stalled: no progress for ${time}`,
     failed: 'The build stopped',
     pause: (name: string) => `Pause ${name}`,
     resume: (name: string) => `Resume ${name}`,
@@ -46,25 +46,25 @@ export const generationWords = defineWords(
     abort: (name: string) => `Abort and drop ${name}`,
     calibrate: (name: string) => `Calibrate ${name}`,
     calibrateHint:
-      'An exam makes questions from the documents, and learns the thresholds of refusal and trimming. It takes minutes; the page waits.',
+      'Generates an exam from the documents and learns the thresholds of refusal and trimming from it. Keep this page open: it takes minutes.',
     calibrated: (name: string) => `${name} is calibrated.`,
     questions: 'Questions',
     dropHint: (documents: string) =>
-      `The index of ${documents} documents is deleted permanently. The log stays, so it can be built again.`,
+      `The index of ${documents} documents is deleted permanently. It can be built again from the log.`,
     dropped: (name: string) => `${name} is dropped.`,
     dropPending: (name: string, pid: string) =>
-      `${name} is being dropped: the transaction of process ${pid} still holds a table.`,
+      `${name} is being dropped: the transaction of database process ${pid} still locks a table.`,
     rollbackHint: (live: string) =>
-      `${live} goes on standby. It takes less than a second, and no document that arrived since is lost.`,
+      `${live} is placed on standby. The rollback takes less than a second and loses no documents.`,
     rolledBack: (name: string) => `${name} is live.`,
     promoteHint: (live: string) =>
-      `${live} goes on standby and keeps reading, so that a rollback loses nothing.`,
+      `${live} is placed on standby and stays up to date, so that a rollback loses nothing.`,
     promoted: (name: string) => `${name} is live.`,
-    notPromoted: (name: string) => `${name} was not promoted. Nothing has changed.`,
+    notPromoted: (name: string) => `${name} was not promoted. Nothing changed.`,
     dismiss: 'Dismiss',
-    gate: 'Promote only if a comparison meets these bounds',
-    noGate: 'Without bounds, the decision is yours.',
-    force: 'Promote without a calibration of its own',
+    gate: 'Promote only if a comparison meets these limits',
+    noGate: 'Without limits, the generations are not compared.',
+    force: 'Promote without its own calibration',
     period: 'Questions asked in',
     periods: {
       '1': 'the last day',
@@ -75,11 +75,11 @@ export const generationWords = defineWords(
     gain: 'Required gain',
     gains: { none: 'None', 'ndcg@10': 'nDCG@10 above chance', 'mrr@10': 'MRR@10 above chance' },
     bounds: {
-      min_queries: 'Questions at least',
-      min_judged_queries: 'Judged questions at least',
-      min_overlap: 'Overlap of the first ten at least',
-      max_refusals: 'More refusals at most',
-      max_latency_ratio: 'Slower at most by the factor',
+      min_queries: 'Minimum questions',
+      min_judged_queries: 'Minimum judged questions',
+      min_overlap: 'Minimum overlap of the first ten',
+      max_refusals: 'Maximum additional refusals',
+      max_latency_ratio: 'Maximum latency factor',
     },
     plan: {
       title: 'Build a generation',
@@ -87,7 +87,7 @@ export const generationWords = defineWords(
       rebuild: 'Rebuild: the same index, from the log',
       reindex: 'Reindex: an index with other settings',
       rebuildHint:
-        'No model is called. It goes live by itself if it equals the live generation, which is then dropped.',
+        'No model is called. If the result equals the live generation, it becomes live automatically, and the old one is dropped.',
       keepPrevious: 'Keep the live generation on standby instead of dropping it',
       setting: 'Setting',
       value: 'Value',
@@ -95,7 +95,7 @@ export const generationWords = defineWords(
       add: 'Add a setting',
       remove: (setting: string) => `Remove ${setting}`,
       price: 'Show the price',
-      none: 'Change a setting to see what it costs.',
+      none: 'Change a setting to see the price.',
       from: (stage: string, n: string) =>
         `Starts at ${stage}: ${plural(n, 'event is', 'events are')} processed again.`,
       free: 'No model call: all results come from the cache.',
@@ -107,20 +107,20 @@ export const generationWords = defineWords(
       about: (time: string) => `Takes about ${time}`,
       bytes: (size: string) => `Needs about ${size} of disk`,
       notRetained:
-        'The log no longer holds every event that the live generation was made from. Nothing can be built.',
+        'Retention has removed events that the live generation was built from. No generation can be built.',
       noMoney:
-        'The price in money is that of the tokens at your provider; local engines cost none.',
+        'The cost depends on the token prices of your provider. Local engines are free.',
       start: (purpose: string): string =>
         purpose === 'rebuild' ? 'Rebuild' : 'Build with these settings',
       started: (name: string) => `${name} is being built.`,
     },
     comparison: {
       title: (b: string, a: string) => `${b} compared with ${a}`,
-      hint: 'The same past questions run against both generations. Nothing is recorded.',
+      hint: 'Past questions run against both generations. Nothing is recorded.',
       run: (n: string) => `Compare on up to ${n} questions`,
-      answers: 'Also write answers with the chat model, at the cost of its tokens',
-      max: 'Questions at most',
-      running: 'Both generations answer the questions. This takes a second or so for each.',
+      answers: 'Also write answers with the chat model, which costs tokens',
+      max: 'Maximum questions',
+      running: 'Both generations answer the questions. This takes about a second per question.',
       noQuestions: 'No question was asked in this period. Ask some, or choose a longer period.',
       summary: (n: string, judged: string) =>
         `${plural(n, 'question', 'questions')}, ${judged} of them judged`,
@@ -129,7 +129,7 @@ export const generationWords = defineWords(
       measure: 'Measure',
       difference: 'Difference and 95 % interval',
       intervals:
-        'Differences with their 95 % intervals; an interval that holds zero shows no difference',
+        'Differences with 95 % intervals. An interval that contains zero shows no difference.',
       moves: 'Passages of the first ten',
       move: { same: 'stayed', up: 'rose', down: 'fell', left: 'left' },
       measures: {
@@ -212,15 +212,15 @@ export const generationWords = defineWords(
     dropPending: (name, pid) =>
       `${name} está sendo descartada: a transação do processo ${pid} ainda segura uma tabela.`,
     rollbackHint: (live) =>
-      `${live} fica de reserva. Leva menos de um segundo, e nenhum documento que chegou depois se perde.`,
+      `${live} fica de reserva. A reversão leva menos de um segundo e não perde documentos.`,
     rolledBack: (name) => `${name} está ativa.`,
     promoteHint: (live) =>
-      `${live} fica de reserva e continua lendo, então uma reversão não perde nada.`,
+      `${live} fica de reserva e continua em dia, então uma reversão não perde nada.`,
     promoted: (name) => `${name} está ativa.`,
     notPromoted: (name) => `${name} não foi promovida. Nada mudou.`,
     dismiss: 'Dispensar',
     gate: 'Promover só se uma comparação cumprir estes limites',
-    noGate: 'Sem limites, a decisão é sua.',
+    noGate: 'Sem limites, as gerações não são comparadas.',
     force: 'Promover sem calibração própria',
     period: 'Perguntas feitas',
     periods: {
@@ -291,7 +291,7 @@ export const generationWords = defineWords(
       measure: 'Medida',
       difference: 'Diferença e intervalo de 95 %',
       intervals:
-        'Diferenças com seus intervalos de 95 %; um intervalo que contém zero não mostra diferença',
+        'Diferenças com intervalos de 95 %. Um intervalo que contém zero não mostra diferença.',
       moves: 'Trechos dos dez primeiros',
       move: { same: 'ficaram', up: 'subiram', down: 'caíram', left: 'saíram' },
       measures: {

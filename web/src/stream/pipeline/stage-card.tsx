@@ -8,7 +8,7 @@ import { Sparkline } from './sparkline';
 import { conditionOf, type StageView, toneOf } from './stages';
 import { pipelineWords } from './words';
 
-/** One stage: what it reads, how it fares in words, then its numbers. */
+/** One stage: its topic, its state in words, then its numbers. */
 export function StageCard({ view }: { view: StageView }) {
   const words = useWords(pipelineWords);
   const stream = useWords(streamWords);

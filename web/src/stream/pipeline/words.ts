@@ -3,7 +3,7 @@ import { defineWords, plural } from '@/shared/i18n';
 export const pipelineWords = defineWords(
   {
     subtitle: (perMinute: string, searchable: string) =>
-      `${perMinute} documents a minute accepted · ${searchable} searchable`,
+      `${perMinute} documents per minute accepted · ${searchable} searchable`,
     strip: 'Stages in the order of the events',
     table: 'Stages',
     visible: 'Visible',
@@ -34,12 +34,12 @@ export const pipelineWords = defineWords(
     circuit: (server: string) => `Model server ${server}`,
     circuits: {
       closed: 'answers',
-      'half-opened': 'is tried again after failures',
-      opened: 'is not called after failures in a row; the next try comes by itself',
+      'half-opened': 'failed and is being retried',
+      opened: 'is not called after repeated failures; it is retried automatically',
     },
     lock: 'A transaction blocks writes',
-    horizon: 'A transaction holds readers of the log back',
-    window: (time: string) => `Retries and durations are of the last ${time}.`,
+    horizon: 'A transaction delays the readers of the log',
+    window: (time: string) => `Retries and durations cover the last ${time}.`,
     documents: {
       accepted: 'accepted',
       running: 'in progress',
@@ -49,7 +49,7 @@ export const pipelineWords = defineWords(
       withdrawn: 'withdrawn',
     },
     dependencies: 'What the pipeline needs',
-    notReady: 'A dependency is unavailable. The stages wait and resume by themselves.',
+    notReady: 'A dependency is unavailable. The stages wait and resume automatically.',
     names: {
       database: 'Database',
       log: 'Log',

@@ -5,9 +5,9 @@ export const replayWords = defineWords(
     subtitle: (running: string) => `${plural(running, 'replay runs', 'replays run')} now`,
     start: 'Start a replay',
     list: 'Replays',
-    empty: 'No event was replayed yet.',
+    empty: 'No replays yet.',
     emptyHint:
-      'A replay lets a stage process events again that it has already read. Results of models are cached, so only new calls cost anything.',
+      'A replay makes a stage process events again. Model results are cached, so only new calls cost anything.',
     what: 'Replay',
     kinds: { replay: 'Replay', redrive: 'Redrive' },
     states: {
@@ -34,7 +34,7 @@ export const replayWords = defineWords(
     resumeName: (stage: string) => `Resume the replay of ${stage}`,
     cancelName: (stage: string) => `Cancel the replay of ${stage}`,
     cancelHint: (left: string) =>
-      `${plural(left, 'event is', 'events are')} not read. What was replayed stays.`,
+      `${plural(left, 'event is', 'events are')} not replayed. The events replayed so far keep their results.`,
     everything: 'all events',
     selection: {
       since: (time: string) => `since ${time}`,
@@ -48,7 +48,7 @@ export const replayWords = defineWords(
     form: {
       stage: 'Stage',
       generation: 'Generation',
-      live: 'The live one',
+      live: 'Live generation',
       since: 'Appended from',
       until: 'Appended before',
       collection: 'Collection',
@@ -65,7 +65,7 @@ export const replayWords = defineWords(
         `${plural(n, 'event matches', 'events match')} and ${n === '1' ? 'is' : 'are'} processed again.`,
       planMissing: (partition: string, range: string) =>
         `Retention has removed the offsets ${range} of partition ${partition}. Choose a later start.`,
-      planFree: 'Results of models come from the cache; only new calls cost anything.',
+      planFree: 'Model results come from the cache; only new calls cost anything.',
       submit: (n: string) => `Replay ${plural(n, 'event', 'events')}`,
       done: (n: string) => `${plural(n, 'event is', 'events are')} replayed.`,
     },

@@ -9,7 +9,7 @@ import { sourceWords } from './words';
 const FAILED = new Set(['failed', 'error']);
 const SHOWN_PROBLEMS = 5;
 
-/** One source: how it fares in words, what it reads, its last problems, what can be done. */
+/** One source: its state in words, what it reads, its last problems and its actions. */
 export function SourceCard({
   source,
   onReset,
