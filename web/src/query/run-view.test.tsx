@@ -125,7 +125,9 @@ test('a refusal shows what the documents do speak of', () => {
   show(<AnswerView answer={refused} onAskWithout={() => {}} />);
   expect(screen.getByText('The passages found do not mention Mongolia.')).toBeTruthy();
   expect(screen.getByText(/The best passage scores \.47; \.68 are needed/)).toBeTruthy();
-  const passages = within(screen.getByRole('region', { name: 'Closest passages in the documents' }));
+  const passages = within(
+    screen.getByRole('region', { name: 'Closest passages in the documents' }),
+  );
   expect(passages.getAllByRole('listitem')).toHaveLength(1);
 });
 

@@ -55,8 +55,7 @@ export const runWords = defineWords(
       method: { zscore: 'standardized scores', rrf: 'reciprocal ranks' },
       fellBack: (n: string) =>
         `Too few candidates (${n}) to standardize their scores, so their ranks are fused.`,
-      duplicates:
-        'Near-duplicates are not merged again, and the reranker scores stay as recorded.',
+      duplicates: 'Near-duplicates are not merged again, and the reranker scores stay as recorded.',
       runReal: 'Ask again with these settings',
       saveProfile: 'Save as profile',
       copyOverrides: 'Copy as overrides',

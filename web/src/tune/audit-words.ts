@@ -4,7 +4,8 @@ export const auditWords = defineWords(
   {
     subtitle: 'Administrative actions, latest first. The audit trail cannot be changed.',
     none: 'No administrative action has been recorded.',
-    noneHint: 'Changes of keys, sources and generations, erasures and refused attempts are listed here.',
+    noneHint:
+      'Changes of keys, sources and generations, erasures and refused attempts are listed here.',
     when: 'When',
     who: 'Who',
     what: 'What',

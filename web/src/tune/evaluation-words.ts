@@ -2,8 +2,7 @@ import { defineWords } from '@/shared/i18n';
 
 export const evaluationWords = defineWords(
   {
-    subtitle:
-      'How well questions are answered: exams from your documents, and human judgements.',
+    subtitle: 'How well questions are answered: exams from your documents, and human judgements.',
     tabs: {
       exams: 'Exams',
       candidates: 'Candidates',
@@ -14,8 +13,7 @@ export const evaluationWords = defineWords(
     runNow: 'Run the exam',
     calibrate: 'Calibrate…',
     calibrateNow: 'Calibrate',
-    running: (time: string) =>
-      `The exam is running (${time}). You can leave this page open.`,
+    running: (time: string) => `The exam is running (${time}). You can leave this page open.`,
     examHint:
       'Questions are generated from your documents. Half of them are asked without the document that contains the answer.',
     calibrateHint:

@@ -40,7 +40,8 @@ export const keysWords = defineWords(
     actions: 'Actions',
     rotate: 'Rotate…',
     rotateNow: (name: string) => `Rotate ${name}`,
-    rotateHint: 'The key gets a new secret. Programs that use the old one are refused after this time:',
+    rotateHint:
+      'The key gets a new secret. Programs that use the old one are refused after this time:',
     grace: 'The old secret stays valid for',
     graces: { 0: 'no time', 3600: '1 hour', 86400: '1 day', 604800: '7 days' },
     revoke: 'Revoke…',

@@ -108,8 +108,7 @@ export const generationWords = defineWords(
       bytes: (size: string) => `Needs about ${size} of disk`,
       notRetained:
         'Retention has removed events that the live generation was built from. No generation can be built.',
-      noMoney:
-        'The cost depends on the token prices of your provider. Local engines are free.',
+      noMoney: 'The cost depends on the token prices of your provider. Local engines are free.',
       start: (purpose: string): string =>
         purpose === 'rebuild' ? 'Rebuild' : 'Build with these settings',
       started: (name: string) => `${name} is being built.`,
