@@ -2,7 +2,6 @@ import '@mantine/core/styles.css';
 import '@mantine/notifications/styles.css';
 import './app/tokens.css';
 import { MantineProvider } from '@mantine/core';
-import { Notifications } from '@mantine/notifications';
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
@@ -45,7 +44,6 @@ createRoot(root).render(
       <LanguageProvider>
         <QueryClientProvider client={client}>
           <KeysProvider>
-            <Notifications position="bottom-right" />
             <RouterProvider router={router} />
           </KeysProvider>
         </QueryClientProvider>

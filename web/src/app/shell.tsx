@@ -1,5 +1,6 @@
 import { Drawer, Modal, Table } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
+import { Notifications } from '@mantine/notifications';
 import { Link, Outlet, useLocation, useNavigate } from '@tanstack/react-router';
 import { lazy, Suspense } from 'react';
 import { EvidenceProvider } from '@/evidence/context';
@@ -28,6 +29,8 @@ export function Shell() {
   if (identity.isError) return <SignIn error={identity.error} />;
   return (
     <EvidenceProvider>
+      {/* Below the router, because notifications have links. */}
+      <Notifications position="bottom-right" />
       <Frame />
     </EvidenceProvider>
   );
