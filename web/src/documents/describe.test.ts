@@ -45,7 +45,7 @@ test('a failure names its stage and the remedy', () => {
 
 test('a searchable document says that its entities follow', () => {
   const graph = line({ stage: 'graph', state: 'running' });
-  expect(say({ state: 'searchable', stages: [graph] }).text).toBe('Searchable, entities follow');
+  expect(say({ state: 'searchable', stages: [graph] }).text).toBe('Searchable, entities pending');
   expect(say({ state: 'searchable' })).toEqual({ tone: 'ok', text: 'Searchable' });
 });
 

@@ -89,7 +89,7 @@ test('titles and quotes of hostile documents stay text', () => {
   expect(screen.getAllByText('<img src=x onerror=alert(1)>')).toHaveLength(1);
 });
 
-test('a refusal shows what the documents do speak of', () => {
+test('a refusal shows the closest passages', () => {
   const refused = {
     ...answer,
     refused: true,
@@ -124,7 +124,7 @@ test('a refusal shows what the documents do speak of', () => {
   } as unknown as Answer;
   show(<AnswerView answer={refused} onAskWithout={() => {}} />);
   expect(screen.getByText('The passages found do not mention Mongolia.')).toBeTruthy();
-  expect(screen.getByText(/The best passage scores \.47; \.68 are needed/)).toBeTruthy();
+  expect(screen.getByText(/The best passage scores \.47; the threshold is \.68/)).toBeTruthy();
   const passages = within(
     screen.getByRole('region', { name: 'Closest passages in the documents' }),
   );
@@ -149,7 +149,7 @@ test('a failed channel says so, and a passage is lit in every column', () => {
   })) as never;
   show(<RetrievalTab run={{ ...run, record, trace, candidates }} onAsk={() => {}} />);
   const column = (name: string) => within(screen.getByRole('region', { name }));
-  expect(column('Graph').getByText(/TIMED_OUT.*The other channels went on/)).toBeTruthy();
+  expect(column('Graph').getByText(/TIMED_OUT.*The other channels continued/)).toBeTruthy();
   expect(column('Graph').queryAllByRole('listitem')).toHaveLength(0);
   const best = column('Lexical').getAllByRole('listitem')[0]?.querySelector('button');
   const lit = () => document.querySelectorAll('[data-lit]').length;
