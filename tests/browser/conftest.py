@@ -1,8 +1,9 @@
-"""One Chromium and one server with the sample documents for each test process."""
+"""One server with sample documents for all test processes, and a Chromium for each file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from playwright.sync_api import Browser
 
 from tests.support.browser import open_chromium, require_chromium
 from tests.support.server_process import open_http_client, run_anabranch, run_up
+from tests.support.shared_service import find_run_folder, share_service
 
 CORPUS = Path(__file__).parents[2] / "samples/corpus"
+SCANS = ("contrato-ponte-sao-telmo.pdf", "notice-to-mariners.png")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,12 +37,11 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """A server with the sample documents, one question answered and one refused."""
-    folder: Path = tmp_path_factory.mktemp("browser") / "data"
+@contextmanager
+def _run_server(folder: Path) -> Iterator[dict[str, Any]]:
     with run_up(folder) as (_, server):
-        done = run_anabranch("ingest", str(CORPUS), "--wait", "--data", str(folder))
+        files = [str(path) for path in CORPUS.iterdir() if path.name not in SCANS]
+        done = run_anabranch("ingest", *files, "--wait", "--data", str(folder))
         assert done.returncode == 0, done.stderr
         with open_http_client(server) as http:
             for question in (
@@ -47,4 +49,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
                 "What is the melting point of tungsten?",
             ):
                 assert http.post("/v1/query", json={"query": question}).status_code == 200
+        yield server
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """A server that tests only read or add to, with the sample documents that need no OCR, one
+    question answered and one refused; shared with the other test processes.
+    """
+    folder = tmp_path_factory.mktemp("browser") / "data"
+    with share_service(
+        find_run_folder(tmp_path_factory), "browser", lambda: _run_server(folder)
+    ) as server:
         yield server

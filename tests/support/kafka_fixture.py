@@ -7,17 +7,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from streams.kafka.broker import Broker, find_missing_prerequisite
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.support.postgres_fixture import choose_service_folder, lock_file, run_in_thread
+from tests.support.postgres_fixture import choose_service_folder, run_in_thread
+from tests.support.shared_service import find_run_folder, share_service
 
 TEST_BROKER_PROPERTIES = {
     "group.min.session.timeout.ms": "1000",
@@ -26,17 +27,24 @@ TEST_BROKER_PROPERTIES = {
 """Tests miss a killed worker sooner than any real one would be missed, and have many small
 partitions, whose index files are made in full size.
 """
+SHARED_HEAP_MB = 512
+
+
+def _make_broker(folder: Path, heap_mb: int, properties: Mapping[str, str] | None = None) -> Broker:
+    return Broker(
+        folder, heap_mb=heap_mb, properties={**TEST_BROKER_PROPERTIES, **(properties or {})}
+    )
 
 
 @contextmanager
-def run_broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
+def run_broker(
+    properties: Mapping[str, str] | None = None, *, heap_mb: int = 256
+) -> Iterator[Broker]:
     """A node of one's own, with more `properties`. It and its files are gone when the context is
     left.
     """
     folder = Path(tempfile.mkdtemp(prefix="anabranch-kafka-", dir=choose_service_folder()))
-    broker = Broker(
-        folder, heap_mb=256, properties={**TEST_BROKER_PROPERTIES, **(properties or {})}
-    )
+    broker = _make_broker(folder, heap_mb, properties)
     try:
         run_in_thread(broker.start)
         yield broker
@@ -53,55 +61,19 @@ def require_kafka() -> None:
         pytest.skip(f"no real Kafka: {missing}")
 
 
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @contextmanager
-def join_broker(run_folder: Path) -> Iterator[Broker]:
-    """The node of this test run: the first process starts it, and stops it after the others left.
-
-    `run_folder` is the same for all processes of the run and for no other run.
-    """
-    users, place = run_folder / "kafka-users", run_folder / "kafka-folder"
-    user = users / str(os.getpid())
-    with lock_file(run_folder / "kafka-lock"):
-        users.mkdir(exist_ok=True)
-        is_starter = not place.exists()
-        if is_starter:
-            prefix = "anabranch-kafka-"
-            place.write_text(tempfile.mkdtemp(prefix=prefix, dir=choose_service_folder()))
-        folder = Path(place.read_text())
-        broker = Broker(folder, heap_mb=512, properties=TEST_BROKER_PROPERTIES)
-        run_in_thread(broker.start)
-        user.touch()
-    try:
-        yield broker
-    finally:
-        user.unlink()
-        if is_starter:
-            # A process that was killed has left its file.
-            while any(is_running(int(other.name)) for other in users.iterdir()):
-                time.sleep(0.1)
-            run_in_thread(broker.stop)
-            shutil.rmtree(folder, ignore_errors=True)
-            place.unlink()
+def _run_shared_broker() -> Iterator[dict[str, Any]]:
+    with run_broker(heap_mb=SHARED_HEAP_MB) as broker:
+        yield {"folder": str(broker.data_dir)}
 
 
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Shared with the other test processes: a test that stops a node runs one of its own."""
     require_kafka()
-    run_folder = tmp_path_factory.getbasetemp()
-    # Below pytest-xdist each process has a folder of its own in the run's folder.
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        run_folder = run_folder.parent
-    with join_broker(run_folder) as broker:
-        yield broker
+    run_folder = find_run_folder(tmp_path_factory)
+    with share_service(run_folder, "kafka", _run_shared_broker) as service:
+        yield _make_broker(Path(service["folder"]), SHARED_HEAP_MB)
 
 
 @pytest.fixture(scope="session")
