@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 import pytest
@@ -129,6 +129,16 @@ def sign_in(context: BrowserContext, server: dict[str, Any]) -> None:
     # The path alone: the public address of the server may be another.
     page.goto(server["url"] + re.sub(r"^https?://[^/]+", "", link))
     page.close()
+
+
+def switch_theme(page: Page, scheme: Literal["light", "dark"]) -> None:
+    """Let the page follow the system, and wait until its colors are final."""
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", scheme)
+    page.evaluate(
+        "async () => { await Promise.allSettled(document.getAnimations()"
+        ".filter(one => one instanceof CSSTransition).map(one => one.finished)) }"
+    )
 
 
 def wait_until_loaded(page: Page) -> None:
