@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from anabranch.process.fork_server import ForkServer
+
 
 T = TypeVar("T")
+MODELS_FOLDER = Path(tempfile.gettempdir()) / f"anabranch-models-{os.geteuid()}"
+"""Files that engines compute once, for the servers of all tests."""
 _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(
     [
@@ -31,6 +40,10 @@ _FORKSERVER.set_forkserver_preload(
         "anabranch.cli.ingest",
         "anabranch.cli.query",
         "anabranch.cli.up",
+        "anabranch.process.api_process",
+        "anabranch.process.readiness",
+        "anabranch.process.supervisor",
+        "anabranch.process.worker_process",
         "tests.support.preloaded",
     ]
 )
@@ -98,6 +111,67 @@ def fork_command(
     return ForkedProcess(process)
 
 
+@dataclass(frozen=True)
+class _Fork:
+    """The part of `subprocess.Popen` that `ForkServer` uses."""
+
+    pid: int
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        os.waitpid(self.pid, 0)
+
+
+def _share_imports_and_models() -> None:
+    """Let a server of this command start with a third of the CPU.
+
+    Its fork server is a fork of this process, made before an event loop and its threads run, and an
+    engine loads its model when it is used.
+    """
+    import anabranch.config.engines
+    import services.engines
+    from anabranch.process.fork_server import ForkServer
+
+    MODELS_FOLDER.mkdir(exist_ok=True)
+    anabranch.config.engines.resolve_models_folder = lambda _: MODELS_FOLDER
+    services.engines.WARM_DELAY_S = 86_400.0
+    start_program = ForkServer._start_server
+    control, theirs = socket.socketpair()
+    control.setblocking(False)
+    with theirs:
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            _serve_forks(theirs)
+
+    def start_server(server: ForkServer) -> None:
+        # One that was killed is started again as the product does.
+        ForkServer._start_server = start_program  # type: ignore[method-assign]
+        server._control, server._process = control, _Fork(pid)  # type: ignore[assignment]
+
+    ForkServer._start_server = start_server  # type: ignore[method-assign]
+
+
+def _serve_forks(control: socket.socket) -> NoReturn:
+    from anabranch.cli import main
+    from anabranch.process.fork_server import serve_forks
+
+    os.setsid()
+    os.dup2(control.fileno(), 0)
+    os.dup2(2, 1)
+    for number in [int(file.name) for file in Path("/proc/self/fd").iterdir()]:
+        if number > 2:
+            with suppress(OSError):  # of the listing
+                os.close(number)
+    gc.freeze()
+    try:
+        serve_forks(main)
+    finally:
+        os._exit(0)
+
+
 def is_sigkilled(process: ForkedProcess) -> bool:
     return process.poll() == -signal.SIGKILL
 
@@ -137,6 +211,7 @@ def _run_command(
     os.environ.update(environment)
     tempfile.tempdir = None  # an import may have cached the folder of the parent
     prepare_process()
+    _share_imports_and_models()
     try:
         code = main(arguments)
     except SystemExit as error:
