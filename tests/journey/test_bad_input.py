@@ -12,17 +12,17 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from tests.support import broken_files
 from tests.support.api_world import ApiWorld, run_system
+from tests.support.shared_world import module_database, world
+
+__all__ = ["module_database", "world"]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 VALID_TEXT = "Herons stand still for hours and then strike."
 
 
-@pytest.fixture
-async def world(settings: Settings, database: str, overrides: Overrides) -> AsyncIterator[ApiWorld]:
-    limits = settings.ingest.model_copy(update={"max_bytes": 20_000_000, "max_pages": 100})
-    async with run_system(
-        settings.model_copy(update={"ingest": limits}), database, overrides
-    ) as found:
-        yield found
+@pytest.fixture(scope="module")
+def world_sets() -> list[str]:
+    return ["ingest.max_bytes=20000000", "ingest.max_pages=100"]
 
 
 async def assert_next_document_is_searchable(world: ApiWorld) -> None:
@@ -86,7 +86,7 @@ async def test_wrong_file_extension_is_ignored(world: ApiWorld) -> None:
     receipt = await world.ingest_until_searchable(
         broken_files.make_pdf(text="Kingfishers nest in river banks."), "actually-a-pdf.docx"
     )
-    found = await world.search("kingfishers nest")
+    found = await world.search("kingfishers nest", channels=["lexical"])
     assert [result["document_id"] for result in found] == [receipt["document_id"]]
 
 

@@ -17,7 +17,7 @@ from sql.integrity import check_integrity
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.database_copies import copy_keys, copy_log
 from tests.support.eventually import eventually
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_postgres
 
 LAWS, SONGS = "laws/2024 é", "songs"
 QUESTION = "When does the ferry to Corvo leave?"
@@ -97,7 +97,7 @@ async def test_unknown_profile_and_collection_are_named(world: ApiWorld) -> None
     assert LAWS in response.json()["detail"]
 
 
-@on_both_logs
+@long_on_postgres
 async def test_deletion_covers_what_was_sent_before_it(world: ApiWorld) -> None:
     for name in ("one", "two"):
         await world.ingest_until_searchable(f"{TEXT} {name}", external_id=name, collection=LAWS)

@@ -35,7 +35,7 @@ from tests.support.erasure import (
     erase,
 )
 from tests.support.eventually import eventually
-from tests.support.log_backends import long_on_kafka, on_both_logs
+from tests.support.log_backends import long_on_kafka, long_on_postgres
 from tests.support.simulated_pipeline import LineParser
 from tests.support.worker_group import SESSION_TIMEOUT_S, WorkerGroup, run_worker_group
 
@@ -60,7 +60,7 @@ async def is_job_final(world: ApiWorld, job: str) -> bool:
     return response.status_code == 404 or response.json()["state"] in FINAL_STATES
 
 
-@on_both_logs
+@long_on_postgres
 async def test_upload_during_erasure_is_erased_or_ingested_completely(world: ApiWorld) -> None:
     first = await world.ingest_until_searchable(
         CANARY_TEXT, f"{METADATA_CANARY}.md", external_id=METADATA_CANARY

@@ -29,7 +29,7 @@ from tests.support.erasure import (
     wait_until_erased,
 )
 from tests.support.eventually import eventually
-from tests.support.log_backends import long_on_kafka, on_both_logs, on_kafka
+from tests.support.log_backends import long_on_kafka, long_on_postgres, on_kafka
 
 CANARIES = (CANARY, METADATA_CANARY)
 UNENCRYPTED_SETTINGS = ["log.plain_tenants=default"]
@@ -109,7 +109,7 @@ async def erase_then_recover(
         await close_pool(other)
 
 
-@on_both_logs
+@long_on_postgres
 async def test_recovery_with_old_key_backup_keeps_document_erased(
     settings: Settings, database: str, other_database: str, overrides: Overrides
 ) -> None:
@@ -149,7 +149,11 @@ async def test_recovery_with_old_key_backup_keeps_document_erased(
 
 @long_on_kafka
 @pytest.mark.parametrize(
-    "withdrawn_first", [False, True], ids=["while it answers", "when it was withdrawn"]
+    "withdrawn_first",
+    [
+        pytest.param(False, id="while it answers"),
+        pytest.param(True, id="when it was withdrawn", marks=pytest.mark.long),
+    ],
 )
 async def test_recovery_of_unencrypted_tenant_keeps_document_erased(
     tmp_path: Any,
@@ -187,8 +191,18 @@ async def test_recovery_of_unencrypted_tenant_keeps_document_erased(
         await close_pool(pool)
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["requested", "keys destroyed"])
-@on_both_logs
+@pytest.mark.parametrize(
+    ("log_kind", "begun"),
+    [
+        pytest.param("postgres", False, id="postgres-requested"),
+        pytest.param("postgres", True, id="postgres-keys destroyed", marks=pytest.mark.long),
+        pytest.param(
+            "kafka", False, id="kafka-requested", marks=[pytest.mark.kafka, pytest.mark.long]
+        ),
+        pytest.param("kafka", True, id="kafka-keys destroyed", marks=pytest.mark.kafka),
+    ],
+    indirect=["log_kind"],
+)
 async def test_erasure_resumes_after_database_is_rebuilt(
     settings: Settings,
     database: str,
@@ -267,7 +281,14 @@ async def test_recovery_works_when_all_documents_were_erased(
         ]
 
 
-@pytest.mark.parametrize("readable", [[], UNENCRYPTED_SETTINGS], ids=["sealed", "readable"])
+@pytest.mark.parametrize(
+    "readable",
+    [
+        pytest.param([], id="sealed"),
+        # Recovery, which reads the same events, is tested with a readable tenant above.
+        pytest.param(UNENCRYPTED_SETTINGS, id="readable", marks=pytest.mark.long),
+    ],
+)
 async def test_rebuild_excludes_erased_documents(
     tmp_path: Any, database: str, overrides: Overrides, readable: list[str]
 ) -> None:

@@ -10,7 +10,7 @@ from sql.inbox.shared_rows import write_shared_rows
 from streams.stage import project_itself
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_kafka
 
 QUESTION = "Who is the contact for plant 3?"
 
@@ -30,7 +30,7 @@ async def decide(world: ApiWorld, fact_id: str, verb: str, status: str) -> None:
     )
 
 
-@on_both_logs
+@long_on_kafka
 async def test_fact_is_used_from_approval_until_rejection(world: ApiWorld) -> None:
     fact_id = await propose(world, "Ana", source="phone call", certainty=0.9)
     fact = await eventually(lambda: world.fetch_json(f"/v1/facts/{fact_id}"))

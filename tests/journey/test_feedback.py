@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from sql.runs import PgFeedback
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_kafka, long_on_postgres
 
 HERON = "# Birds\n\nThe heron stands still in shallow water and waits for fish."
 STORK = "# Storks\n\nThe stork builds a large nest of sticks on chimneys."
@@ -22,7 +22,7 @@ async def wait_for_judgements(world: ApiWorld, count: int) -> list[Any]:
     )
 
 
-@on_both_logs
+@long_on_kafka
 async def test_graded_chunk_is_stored_as_span_with_quote(world: ApiWorld) -> None:
     await world.ingest_until_searchable(HERON, external_id="heron")
     answer = await world.ask("Where does the heron stand?", channels=["lexical"])
@@ -42,7 +42,7 @@ async def test_graded_chunk_is_stored_as_span_with_quote(world: ApiWorld) -> Non
     )
 
 
-@on_both_logs
+@long_on_postgres
 async def test_feedback_without_run_can_be_revised(world: ApiWorld) -> None:
     await world.ingest_until_searchable(STORK, external_id="stork")
     [found] = await world.search("stork nest", channels=["lexical"])

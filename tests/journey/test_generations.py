@@ -16,7 +16,7 @@ from streams.stage_consumer import format_group_name
 from tests.support.api_world import TIMEOUT_S, ApiWorld
 from tests.support.eventually import eventually
 from tests.support.generation_copies import copy_generation
-from tests.support.log_backends import long_on_kafka, long_on_postgres, on_both_logs
+from tests.support.log_backends import long_on_kafka, long_on_postgres
 
 TEXTS = {
     "heron": "# Herons\n\nThe heron stands still in shallow water and waits for fish.",
@@ -348,7 +348,7 @@ async def test_gate_rejects_identical_generation_with_reason(world: ApiWorld) ->
     assert (await world.ask("heron?"))["generation"] == "g1"
 
 
-@on_both_logs
+@long_on_kafka
 async def test_generation_is_promoted_rolled_back_and_dropped(world: ApiWorld) -> None:
     await ingest_texts(world)
     await copy_to_shadow(world)

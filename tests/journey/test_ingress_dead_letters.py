@@ -18,7 +18,7 @@ from tests.support.api_world import ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables
 from tests.support.erasure import UNENCRYPTED_TOPICS, erase
 from tests.support.eventually import eventually
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_kafka, long_on_postgres
 from tests.support.replay_helpers import (
     fetch_dead_letters,
     get,
@@ -88,7 +88,7 @@ async def redrive_and_wait(world: ApiWorld, **chosen: Any) -> dict[str, Any]:
     return await wait_for_replay(world, replay)
 
 
-@on_both_logs
+@long_on_kafka
 async def test_redrive_after_fix_ingests_failed_documents(
     world: ApiWorld, site: RepairableSite
 ) -> None:
@@ -128,7 +128,7 @@ async def test_dead_letter_without_document_is_redriven_by_its_job(
     ]
 
 
-@on_both_logs
+@long_on_kafka
 async def test_redrive_does_not_overwrite_newer_revision_or_withdrawal(
     world: ApiWorld, site: RepairableSite
 ) -> None:
@@ -151,7 +151,7 @@ async def test_redrive_does_not_overwrite_newer_revision_or_withdrawal(
     )
 
 
-@on_both_logs
+@long_on_postgres
 async def test_documents_erased_during_redrive_are_not_redriven(
     world: ApiWorld, site: RepairableSite
 ) -> None:

@@ -19,7 +19,7 @@ from streams.publisher import build_raw_record
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.eventually import eventually
-from tests.support.log_backends import on_both_logs, truncate_topic
+from tests.support.log_backends import long_on_kafka, long_on_postgres, truncate_topic
 from tests.support.replay_helpers import (
     compute_database_checksum,
     embedder,
@@ -48,7 +48,7 @@ def clean_settings(settings: Settings) -> Settings:
     )
 
 
-@on_both_logs
+@long_on_postgres
 async def test_redrive_after_fix_equals_clean_run(
     settings: Settings,
     clean_settings: Settings,
@@ -90,7 +90,7 @@ async def test_redrive_after_fix_equals_clean_run(
     )
 
 
-@on_both_logs
+@long_on_kafka
 async def test_redrive_does_not_restore_old_revision(
     world: ApiWorld, embedder: RejectingEmbedder
 ) -> None:
@@ -104,7 +104,7 @@ async def test_redrive_does_not_restore_old_revision(
     assert "otter" in chunk["text"]
 
 
-@on_both_logs
+@long_on_kafka
 async def test_discarded_dead_letter_is_closed_with_reason(world: ApiWorld) -> None:
     receipt = await ingest_until_failed(world, "The heron stands.", "bird")
     [letter] = await fetch_dead_letters(world)
@@ -134,7 +134,7 @@ async def test_discarded_dead_letter_is_closed_with_reason(world: ApiWorld) -> N
     ).status_code == 404
 
 
-@on_both_logs
+@long_on_postgres
 async def test_dead_letter_of_expired_raw_record_is_redriven(world: ApiWorld) -> None:
     """Without a fix it is dead-lettered again with the same id and reason."""
     record = await build_raw_record(

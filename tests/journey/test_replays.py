@@ -11,7 +11,7 @@ from sql.replays import PgReplays
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
-from tests.support.log_backends import expire_topic, long_on_kafka, long_on_postgres, on_both_logs
+from tests.support.log_backends import expire_topic, long_on_kafka, long_on_postgres
 from tests.support.replay_helpers import (
     compute_database_checksum,
     dry_run_and_replay,
@@ -27,7 +27,7 @@ from tests.support.replay_helpers import (
 __all__ = ["embedder", "overrides"]
 
 
-@on_both_logs
+@long_on_kafka
 async def test_replay_is_idempotent_and_calls_no_engine(
     world: ApiWorld, database: str, embedder: RejectingEmbedder
 ) -> None:
@@ -83,9 +83,8 @@ async def test_replay_can_be_paused_resumed_and_cancelled(world: ApiWorld) -> No
     assert (await get(world, f"/v1/replays/{another}"))["state"] == "cancelled"
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
+async def test_invalid_replay_request_is_rejected_with_reason(world: ApiWorld) -> None:
+    for path, body, status in (
         ("/v1/replays", {"stage": "nothing"}, 422),
         ("/v1/replays", {"stage": "receive", "collection": "a"}, 422),
         ("/v1/replays", {"stage": "chunk", "offsets": [{"partition": 99}]}, 422),
@@ -94,14 +93,10 @@ async def test_replay_can_be_paused_resumed_and_cancelled(world: ApiWorld) -> No
         ("/v1/dead-letters/redrive", {}, 422),
         ("/v1/dead-letters/redrive", {"all": True}, 404),
         ("/v1/dead-letters/discard", {"all": True}, 422),
-    ],
-)
-async def test_invalid_replay_request_is_rejected_with_reason(
-    world: ApiWorld, path: str, body: dict[str, Any], status: int
-) -> None:
-    response = await world.http.post(path, json=body)
-    assert response.status_code == status, response.text
-    assert response.json()["detail"]
+    ):
+        response = await world.http.post(path, json=body)
+        assert response.status_code == status, (body, response.text)
+        assert response.json()["detail"]
 
 
 @long_on_kafka
@@ -207,7 +202,7 @@ async def test_pending_replay_fails_when_its_range_expires(
     assert done["state"] == "failed" and "NOT_RETAINED" in done["error"]
 
 
-@on_both_logs
+@long_on_postgres
 async def test_replay_of_every_stage_changes_nothing(world: ApiWorld, database: str) -> None:
     """The history has unchanged revisions, an amendment, a withdrawal and a resubmission."""
     await world.ingest_until_searchable("A note about otters.", external_id="same")

@@ -19,7 +19,7 @@ from sql.pool import Pool
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.database_copies import copy_database, copy_keys, copy_log
 from tests.support.eventually import eventually
-from tests.support.log_backends import on_both_logs, on_kafka
+from tests.support.log_backends import long_on_kafka, on_kafka
 
 UNCHANGED_TEXT, REVISED_TEXT, WITHDRAWN_TEXT, LATER_TEXT = (
     "A heron stands at the weir.",
@@ -189,7 +189,7 @@ async def test_worker_stops_on_restored_offsets_and_next_catches_up(
         assert await list_lagging_partitions(world.worker.storage) == []
 
 
-@on_both_logs
+@long_on_kafka
 async def test_index_changes_of_foreign_server_are_deleted(
     settings: Settings, database: str, overrides: Overrides
 ) -> None:
@@ -213,7 +213,7 @@ async def test_index_changes_of_foreign_server_are_deleted(
         )
 
 
-@on_both_logs
+@long_on_kafka
 async def test_documents_missing_from_keystore_backup_are_reingested(
     settings: Settings, database: str, other_database: str, overrides: Overrides
 ) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from tests.support.api_world import ApiWorld
-from tests.support.log_backends import on_both_logs
+from tests.support.log_backends import long_on_postgres
 
 READER_COUNT = 4
 SWITCH_COUNT = 5
@@ -31,7 +31,7 @@ def find_editions(answer: dict[str, Any]) -> set[tuple[int, str]]:
     }
 
 
-@on_both_logs
+@long_on_postgres
 async def test_every_search_sees_one_revision_during_switch(world: ApiWorld) -> None:
     await world.ingest_until_searchable(make_edition("first"), external_id="tolls")
     seen: list[dict[str, Any]] = []

@@ -56,8 +56,8 @@ def sandbox_thread() -> Iterator[SandboxThread]:
     thread.close()
 
 
-@pytest.fixture(autouse=True)
-def shared_sandbox(sandbox_thread: SandboxThread, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def shared_sandbox(sandbox_thread: SandboxThread) -> Iterator[None]:
     """Let parsers of this process use children that earlier tests left warm."""
 
     class SharedSandbox:
@@ -79,4 +79,6 @@ def shared_sandbox(sandbox_thread: SandboxThread, monkeypatch: pytest.MonkeyPatc
         async def aclose(self) -> None:
             """Leave the children to the next test."""
 
-    monkeypatch.setattr(engines.parse.local, "Sandbox", SharedSandbox)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(engines.parse.local, "Sandbox", SharedSandbox)
+        yield
