@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from anabranch.composition.storage import recover_database
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
@@ -50,16 +48,13 @@ async def test_exam_is_repeatable_and_tells_answerable_from_hidden(world: ApiWor
     again = await post(world, "/v1/exams", questions=12, seed=4)
     assert again["overall"] == report["overall"] and again["kinds"] == report["kinds"]
 
-    calibration = await post(world, "/v1/calibrations", questions=12)
-    assert calibration["basis"] == "uncalibrated"
-
 
 async def test_exam_and_calibration_are_rebuilt_from_the_log(
     settings: Settings, database: str, other_database: str, overrides: Overrides
 ) -> None:
     async with run_system(settings, database, overrides) as world:
         await ingest_leases(world)
-        await post(world, "/v1/calibrations", questions=36, min_questions=10)
+        await post(world, "/v1/calibrations", questions=24, min_questions=10)
         before = await fetch_results(world)
         # No text that an erasure would have to find.
         assert not any(town in str(before) for town in TOWNS)
@@ -84,7 +79,8 @@ async def test_generation_without_calibration_is_promoted_by_force_only(world: A
     refused = await world.http.post("/v1/generations/g2/promote", json={})
     assert (refused.status_code, refused.json()["code"]) == (409, "NOT_CALIBRATED")
     assert "anabranch calibrate --generation g2" in refused.json()["remedy"]
-    await post(world, "/v1/calibrations", generation="g2", questions=12)
+    calibration = await post(world, "/v1/calibrations", generation="g2", questions=12)
+    assert calibration["basis"] == "uncalibrated", "of too few questions"
     promoted = await post(world, "/v1/generations/g2/promote")
     assert (promoted["promoted"], promoted["generation"]) == (True, "g2")
 
@@ -93,7 +89,7 @@ async def test_learned_thresholds_apply_to_their_own_scores_only(world: ApiWorld
     await ingest_leases(world)
     question = "How much is the rent of the hall in Corvo?"
     assert (await world.ask(question))["trace"]["calibration"] == "uncalibrated"
-    calibration = await post(world, "/v1/calibrations", questions=36, min_questions=10)
+    calibration = await post(world, "/v1/calibrations", questions=24, min_questions=10)
     assert calibration["basis"] == "exam" and calibration["trim"] is not None
     answer = await eventually(
         lambda: world.ask(f"{question} Today?"),
@@ -112,10 +108,10 @@ async def test_learned_thresholds_apply_to_their_own_scores_only(world: ApiWorld
     assert await store.fetch("other", "g1") is None
 
 
-@pytest.mark.parametrize("path", ["/v1/exams", "/v1/calibrations"])
-async def test_exam_of_unknown_generation_or_profile_names_it(world: ApiWorld, path: str) -> None:
+async def test_exam_of_unknown_generation_or_profile_names_it(world: ApiWorld) -> None:
     await world.ingest_until_searchable("Herons wait.", external_id="heron")
-    unknown = await world.http.post(path, json={"generation": "g9"})
-    assert (unknown.status_code, unknown.json()["code"]) == (404, "NO_SUCH_GENERATION")
-    profile = await world.http.post(path, json={"profile": "fast"})
-    assert (profile.status_code, profile.json()["code"]) == (422, "UNKNOWN_PROFILE")
+    for path in ("/v1/exams", "/v1/calibrations"):
+        unknown = await world.http.post(path, json={"generation": "g9"})
+        assert (unknown.status_code, unknown.json()["code"]) == (404, "NO_SUCH_GENERATION")
+        profile = await world.http.post(path, json={"profile": "fast"})
+        assert (profile.status_code, profile.json()["code"]) == (422, "UNKNOWN_PROFILE")

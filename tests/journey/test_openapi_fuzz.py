@@ -18,7 +18,7 @@ from schemathesis import GenerationMode
 from tests.support.api_world import ApiWorld
 from tests.support.openapi import build_openapi_document
 
-EXAMPLES_PER_OPERATION = int(os.environ.get("ATTACK_EXAMPLES", "4"))
+EXAMPLES_PER_OPERATION = int(os.environ.get("ATTACK_EXAMPLES", "2"))
 """Of each kind for each operation; `make attack` takes more."""
 ENDLESS_STREAM_PATHS = ("/v1/stream", "/v1/runs/{run}/stream")
 """Server-sent events without an end are read elsewhere."""

@@ -20,6 +20,7 @@ from tests.support.server_process import (
     list_descendants,
     open_http_client,
     run_anabranch,
+    run_json,
     run_up,
     search_snippets,
 )
@@ -35,7 +36,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServer]:
         yield process, server, folder
 
 
-def test_documents_survive_restart_of_up(folder: Path, tmp_path: Path) -> None:
+def test_documents_survive_restart_of_up_with_the_same_settings(
+    folder: Path, tmp_path: Path
+) -> None:
     note = tmp_path / "note.md"
     note.write_text(
         "# Lighthouse\n\nThe lighthouse keeper counts ninety-seven steps every evening.\n"
@@ -75,6 +78,10 @@ def test_documents_survive_restart_of_up(folder: Path, tmp_path: Path) -> None:
         )
         assert refused.returncode == 4, refused.stdout
         assert first.stop() == 130
+    other_index = ("--port", "0", "--set", "chunk.child_tokens=100")
+    mismatched = run_anabranch("up", "--data", str(folder), *other_index)
+    assert mismatched.returncode == 2
+    assert "chunk.child_tokens" in mismatched.stderr and "--data" in mismatched.stderr
     with run_up(folder) as (_, server):
         assert any(
             "ninety-seven" in snippet
@@ -124,7 +131,7 @@ def test_sigkill_loses_no_acknowledged_upload(folder: Path) -> None:
     with run_up(folder) as (first, server), open_http_client(server) as http:
         texts = [
             f"Fact number {number}: the river gauge {number} stands at Weir {number * 13}."
-            for number in range(20)
+            for number in range(8)
         ]
         for text in texts:
             assert http.post("/v1/ingest", json={"text": text}).status_code == 202
@@ -221,32 +228,14 @@ def test_ephemeral_server_deletes_its_data(tmp_path: Path) -> None:
         assert not (tmp_path / "unused").exists()
 
 
-def test_setting_that_differs_from_index_exits_with_2(folder: Path) -> None:
-    with run_up(folder):
-        pass
-    done = run_anabranch(
-        "up", "--data", str(folder), "--port", "0", "--set", "chunk.child_tokens=100"
-    )
-    assert done.returncode == 2
-    assert "chunk.child_tokens" in done.stderr
-    assert "--data" in done.stderr
-
-
 def test_command_without_server_starts_temporary_one(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "one.md").write_text("The annual ferry to the island leaves on the ninth of June.")
-    done = run_anabranch(
-        "ingest", str(tmp_path / "one.md"), "--data", str(folder), "--wait", "--json"
-    )
-    assert done.returncode == 0, done.stderr
-    answer = run_anabranch("search", "annual ferry island", "--data", str(folder), "--json")
-    assert "ninth of June" in json.loads(answer.stdout)["results"][0]["snippet"]
+    here, notes = ("--data", str(folder)), [tmp_path / "ferry.md", tmp_path / "weir.md"]
+    notes[0].write_text("The annual ferry to the island leaves on the ninth of June.")
+    notes[1].write_text("The annual feast of the island is at the weir.")
+    done = run_json("ingest", *map(str, notes), "--wait", *here)
+    ferry = next(one for one in done["documents"] if "ferry" in json.dumps(one))
     assert not EmbeddedPostgres(folder / POSTGRES_FOLDER).is_running
-    document = json.loads(done.stdout)["documents"][0]["document_id"]
-    assert (
-        run_anabranch("documents", "delete", document, "--yes", "--data", str(folder)).returncode
-        == 0
-    )
-    after = run_anabranch("search", "annual ferry island", "--data", str(folder), "--json")
-    assert json.loads(after.stdout)["results"] == [], (
-        "what was accepted is done before its server stops"
-    )
+    deleted = run_anabranch("documents", "delete", ferry["document_id"], "--yes", *here)
+    assert deleted.returncode == 0, deleted.stderr
+    [found] = run_json("search", "annual ferry feast of the island", *here)["results"]
+    assert "weir" in found["snippet"], "what was accepted is done before its server stops"

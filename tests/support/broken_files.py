@@ -40,7 +40,7 @@ def make_blank_pdf(pages: int) -> bytes:
 def make_zip_bomb(megabytes: int = 2_000) -> bytes:
     """Make a DOCX whose only part expands to far more than its declared size."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
         with archive.open("word/document.xml", "w", force_zip64=True) as part:
             for _ in range(megabytes):
