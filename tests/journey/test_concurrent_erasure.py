@@ -178,7 +178,7 @@ async def test_running_build_drops_erased_documents(world: ApiWorld, paused: boo
             external_id=f"{METADATA_CANARY}-{number}",
             collection="birds",
         )
-        for number in range(8)
+        for number in range(4)
     ]
     stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     storage, decisions = world.worker.storage, world.worker.builder.decisions
@@ -286,7 +286,7 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
 
 @long_on_kafka
 async def test_running_replay_does_not_restore_erased_documents(world: ApiWorld) -> None:
-    for number in range(6):
+    for number in range(4):
         await world.ingest_until_searchable(
             f"{CANARY_TEXT} Number {number}.",
             external_id=f"{METADATA_CANARY}-{number}",
@@ -315,7 +315,7 @@ async def test_running_replay_does_not_restore_erased_documents(world: ApiWorld)
 async def test_running_comparison_retains_no_erased_text(world: ApiWorld) -> None:
     erased = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
     await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
-    for number in range(8):
+    for number in range(3):
         await world.ask(f"Who saw {CANARY} at the weir of Marlow {number}?")
     storage, decisions = world.worker.storage, world.worker.builder.decisions
     name = await start_rebuild(storage, decisions, keep_previous=True)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -104,8 +104,11 @@ def read_cpu_ticks(process: StartedProcess) -> int:
 
 @pytest.mark.parametrize(
     "signals",
-    [(signal.SIGINT, signal.SIGTERM, signal.SIGINT), (signal.SIGHUP, signal.SIGHUP)],
-    ids=lambda signals: "+".join(number.name for number in signals),
+    [
+        pytest.param((signal.SIGINT, signal.SIGTERM, signal.SIGINT), id="interrupts"),
+        # A closed terminal sends it too.
+        pytest.param((signal.SIGHUP, signal.SIGHUP), id="hang-ups", marks=pytest.mark.long),
+    ],
 )
 def test_no_process_survives_stopped_up(folder: Path, signals: Sequence[signal.Signals]) -> None:
     server = UpProcess(folder, **{MARKER_VARIABLE: str(folder)})
@@ -133,16 +136,25 @@ def test_killed_up_stops_only_its_own_processes(folder: Path) -> None:
     assert_all_stop(folder)
 
 
-def test_interrupted_start_leaves_no_process(folder: Path) -> None:
-    for started in (lambda: bool(list_processes(folder)), lambda: is_postgres_running(folder)):
-        server = UpProcess(folder, **{MARKER_VARIABLE: str(folder)})
-        with killed_at_end(server.process):
-            eventually_blocking(started, stall_s=START_TIMEOUT_S)
-            for _ in range(2):
-                server.process.send_signal(signal.SIGINT)
-                time.sleep(0.1)
-            server.process.wait(STOP_TIMEOUT_S)
-            assert_all_stop(folder)
+@pytest.mark.parametrize(
+    "is_started",
+    [
+        # `test_interrupt.py` interrupts each import.
+        pytest.param(list_processes, id="importing", marks=pytest.mark.long),
+        pytest.param(is_postgres_running, id="starting Postgres"),
+    ],
+)
+def test_interrupted_start_leaves_no_process(
+    folder: Path, is_started: Callable[[Path], object]
+) -> None:
+    server = UpProcess(folder, **{MARKER_VARIABLE: str(folder)})
+    with killed_at_end(server.process):
+        eventually_blocking(lambda: bool(is_started(folder)), stall_s=START_TIMEOUT_S)
+        for _ in range(2):
+            server.process.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        server.process.wait(STOP_TIMEOUT_S)
+        assert_all_stop(folder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -205,19 +217,27 @@ def test_closed_terminal_stops_up(folder: Path) -> None:
         assert_all_stop(folder)
 
 
-def test_interrupted_command_stops_its_server(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        # The program handles these two as it does SIGINT.
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
+        signal.SIGKILL,
+    ],
+)
+def test_interrupted_command_stops_its_server(folder: Path, number: signal.Signals) -> None:
     assert run_anabranch("db", "migrate", "--data", str(folder)).returncode == 0
-    command = [sys.executable, "-m", "anabranch", "documents", "list", "--data", str(folder)]
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
-        process = subprocess.Popen(
-            command,
-            env=make_environment(**{MARKER_VARIABLE: str(folder)}),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=reset_stop_signals,
-        )
-        with killed_at_end(process):
-            eventually_blocking(lambda: is_postgres_running(folder), stall_s=START_TIMEOUT_S)
-            process.send_signal(number)
-            process.wait(STOP_TIMEOUT_S)
-            assert_all_stop(folder)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anabranch", "documents", "list", "--data", str(folder)],
+        env=make_environment(**{MARKER_VARIABLE: str(folder)}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=reset_stop_signals,
+    )
+    with killed_at_end(process):
+        eventually_blocking(lambda: is_postgres_running(folder), stall_s=START_TIMEOUT_S)
+        process.send_signal(number)
+        process.wait(STOP_TIMEOUT_S)
+        assert_all_stop(folder)

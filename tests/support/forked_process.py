@@ -18,9 +18,10 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from tests.support.postgres_fixture import ensure_initdb
+
 if TYPE_CHECKING:
     from anabranch.process.fork_server import ForkServer
-
 
 T = TypeVar("T")
 MODELS_FOLDER = Path(tempfile.gettempdir()) / f"anabranch-models-{os.geteuid()}"
@@ -105,7 +106,8 @@ def fork_command(
     The imports would take several times the CPU of most commands.
     """
     process = _FORKSERVER.Process(
-        target=_run_command, args=([*arguments], streams, Path.cwd(), dict(environment))
+        target=_run_command,
+        args=([*arguments], streams, Path.cwd(), dict(environment), ensure_initdb()),
     )
     process.start()
     return ForkedProcess(process)
@@ -124,16 +126,25 @@ class _Fork:
         os.waitpid(self.pid, 0)
 
 
-def _share_imports_and_models() -> None:
+def _speed_up_servers(initdb: Path) -> None:
     """Let a server of this command start with a third of the CPU.
 
-    Its fork server is a fork of this process, made before an event loop and its threads run, and an
-    engine loads its model when it is used.
+    Its fork server is a fork of this process, made before an event loop and its threads run, its
+    database begins as a copy, and an engine loads its model when it is used.
     """
     import anabranch.config.engines
     import services.engines
     from anabranch.process.fork_server import ForkServer
+    from sql.embedded import EmbeddedPostgres
 
+    create_or_check = EmbeddedPostgres._create_or_check
+
+    def copy_or_check(server: EmbeddedPostgres) -> None:
+        if not (server.data / "PG_VERSION").exists():
+            subprocess.run(["cp", "-a", str(initdb), str(server.data)], check=True)
+        create_or_check(server)
+
+    EmbeddedPostgres._create_or_check = copy_or_check  # type: ignore[method-assign]
     MODELS_FOLDER.mkdir(exist_ok=True)
     anabranch.config.engines.resolve_models_folder = lambda _: MODELS_FOLDER
     services.engines.WARM_DELAY_S = 86_400.0
@@ -192,6 +203,7 @@ def _run_command(
     streams: Sequence[Path],
     working_folder: Path,
     environment: Mapping[str, str],
+    initdb: Path,
 ) -> None:
     """Do what `anabranch.__main__.program` does."""
     from anabranch.__main__ import prepare_process
@@ -211,7 +223,7 @@ def _run_command(
     os.environ.update(environment)
     tempfile.tempdir = None  # an import may have cached the folder of the parent
     prepare_process()
-    _share_imports_and_models()
+    _speed_up_servers(initdb)
     try:
         code = main(arguments)
     except SystemExit as error:

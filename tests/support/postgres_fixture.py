@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -82,7 +83,8 @@ def lock_file(path: Path) -> Iterator[None]:
         yield
 
 
-def _ensure_initdb() -> Path:
+@cache
+def ensure_initdb() -> Path:
     """A data folder as initdb leaves it, made once on this machine for this version of the
     binaries.
     """
@@ -120,7 +122,7 @@ def create_data_root(root: Path | None = None) -> Path:
     if root is None:
         root = Path(tempfile.mkdtemp(prefix="anabranch-test-", dir=choose_service_folder()))
     root.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["cp", "-a", str(_ensure_initdb()), str(root / "data")], check=True)
+    subprocess.run(["cp", "-a", str(ensure_initdb()), str(root / "data")], check=True)
     if account := find_server_account():
         os.chown(root, account.pw_uid, account.pw_gid)
     return root
