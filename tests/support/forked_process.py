@@ -144,9 +144,9 @@ def _speed_up_servers(initdb: Path) -> None:
             subprocess.run(["cp", "-a", str(initdb), str(server.data)], check=True)
         create_or_check(server)
 
-    EmbeddedPostgres._create_or_check = copy_or_check  # type: ignore[method-assign]
+    EmbeddedPostgres._create_or_check = copy_or_check  # type: ignore[method-assign, assignment]
     MODELS_FOLDER.mkdir(exist_ok=True)
-    anabranch.config.engines.resolve_models_folder = lambda _: MODELS_FOLDER
+    anabranch.config.engines.resolve_models_folder = lambda settings: MODELS_FOLDER
     services.engines.WARM_DELAY_S = 86_400.0
     start_program = ForkServer._start_server
     control, theirs = socket.socketpair()
@@ -162,7 +162,7 @@ def _speed_up_servers(initdb: Path) -> None:
         ForkServer._start_server = start_program  # type: ignore[method-assign]
         server._control, server._process = control, _Fork(pid)  # type: ignore[assignment]
 
-    ForkServer._start_server = start_server  # type: ignore[method-assign]
+    ForkServer._start_server = start_server  # type: ignore[method-assign, assignment]
 
 
 def _serve_forks(control: socket.socket) -> NoReturn:
