@@ -269,10 +269,10 @@ def write_and_delete(folder: Path, writer: int) -> None:
 def test_write_beside_deletions_that_empty_the_folder(tmp_path: Path) -> None:
     """An empty folder is removed, also between its creation and the write of another process."""
     spawn = multiprocessing.get_context("spawn")
-    writers = [spawn.Process(target=write_and_delete, args=(tmp_path, n)) for n in range(4)]
+    writers = [spawn.Process(target=write_and_delete, args=(tmp_path, n)) for n in range(2)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join(60)
-    assert [writer.exitcode for writer in writers] == [0, 0, 0, 0]
+    assert [writer.exitcode for writer in writers] == [0, 0]
     assert list(tmp_path.iterdir()) == []

@@ -6,11 +6,13 @@ import io
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 from PIL import Image
 
 from engines.ocr.rapidocr import RapidOcr
 from tests.unit.engines_parse.sample_files import render_text_image
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 WORDS = "The pump is oiled every week"
 
 
@@ -25,7 +27,7 @@ def upright_page() -> Image.Image:
     return paper
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def ocr() -> AsyncIterator[RapidOcr]:
     engine = RapidOcr(threads=2)
     yield engine
@@ -39,7 +41,7 @@ def encode_png(picture: Image.Image) -> bytes:
 
 
 async def test_page_is_read_in_any_rotation(ocr: RapidOcr, upright_page: Image.Image) -> None:
-    for degrees in (0, 90, 180, 270, 3):
+    for degrees in (90, 180, 270, 3):
         await check_page_text(ocr, upright_page.rotate(degrees, expand=True, fillcolor="white"))
 
 

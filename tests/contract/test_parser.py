@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from engines.parse import LocalParser
 from schemas.errors import LimitExceeded, PermanentError
@@ -18,6 +19,7 @@ from tests.fakes.ocr import FakeOcr
 from tests.unit.engines_parse import sample_files
 from tests.unit.engines_parse.sample_files import Section
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 WORDS = "These words are only on the picture."
 PARTS = [
     Section(
@@ -35,7 +37,7 @@ def ocr() -> FakeOcr:
     return FakeOcr(WORDS)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def parser(ocr: FakeOcr) -> AsyncIterator[LocalParser]:
     async with LocalParser(ocr, max_pages=MAX_PAGES, deadline_s=60) as engine:
         yield engine

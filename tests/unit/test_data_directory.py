@@ -21,8 +21,13 @@ from schemas.errors import ConfigurationError
     ],
 )
 def test_documents_folder_is_not_used_as_data_directory(
-    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A worker lowers the priority of its process, which would last for all later tests of this one.
+    monkeypatch.setenv("WORKER__NICENESS", "0")
     for name in ("lease.pdf", "map.png", "notes.txt", "plan.md"):
         (tmp_path / name).write_text("ours")
     before = sorted(tmp_path.iterdir())
