@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from sql.embedded import LOCATION_FILE, find_relocated_tables
 
-# As the program does: the default thresholds cost a quarter of the time to collect the tests.
+# As the program does.
 gc.set_threshold(50_000, 20, 100)
 
 pytest_plugins = [
@@ -27,34 +27,16 @@ pytest_plugins = [
 
 BASE_PREFIX = "anabranch-tests-"
 TESTS = Path(__file__).parent
-LONGEST_FILES = (
-    "journey/test_concurrent_erasure.py",
-    "integration/test_benchmarks.py",
-    "journey/test_erasure_recovery.py",
-    "journey/test_generations.py",
-    "journey/test_replays.py",
-    "integration/test_postgres_source.py",
-    "integration/test_kafka_worker.py",
-    "journey/test_restored_database.py",
-    "property/test_exactly_once_postgres.py",
-    "journey/test_command_line.py",
-    "journey/test_exam.py",
-    "journey/test_erasure.py",
-    "integration/test_worker_kills.py",
-    "integration/test_stage_version_upgrade.py",
-    "integration/test_debezium.py",
-    "integration/test_kafka_pipeline.py",
-    "integration/test_lexical_search.py",
-    "integration/test_successive_generations.py",
-    "journey/remote/test_answers.py",
-    "journey/test_bad_input.py",
-    "property/test_document_changes.py",
-    "journey/test_credentials.py",
-    "journey/test_redrives.py",
-    "integration/test_reindex.py",
-    "integration/test_incremental_indexing.py",
-)
-"""By their time in a run with two processes. A long file that begins last ends alone."""
+TIMES_BY_KIND = {
+    "faults": (60, 30),
+    "browser": (60, 30),
+    "journey": (60, 5),
+    "integration": (20, 2),
+    "property": (20, 1),
+    "contract": (1, 0.2),
+}
+"""Seconds of a file of tests of this kind: its servers, and each test. Others take no server."""
+KAFKA_FACTOR = 3
 
 # A busy machine takes longer for an example than hypothesis expects, which says nothing about ours.
 settings.register_profile(
@@ -96,19 +78,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the longest files first and those without services last, so that processes which share
-    the files end together.
-    """
-    on_kafka = {item.path for item in items if item.get_closest_marker("kafka")}
-
-    def rank(item: pytest.Item) -> int:
-        if (name := item.path.relative_to(TESTS).as_posix()) in LONGEST_FILES:
-            return LONGEST_FILES.index(name)
-        if item.path in on_kafka:
-            return len(LONGEST_FILES)
-        return len(LONGEST_FILES) + (2 if item.path.parts[-2] in ("unit", "golden") else 1)
-
-    items.sort(key=rank)
+    """Run the files that probably take longest first: a long file that begins last ends alone."""
+    times: dict[Path, float] = {}
+    for item in items:
+        start_s, test_s = TIMES_BY_KIND.get(item.path.relative_to(TESTS).parts[0], (0, 0.02))
+        factor = KAFKA_FACTOR if item.get_closest_marker("kafka") else 1
+        times[item.path] = times.get(item.path, start_s) + test_s * factor
+    items.sort(key=lambda item: -times[item.path])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -125,10 +101,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 terminalreporter.write_line(f"ratio: {value}")
 
 
-def pytest_collection_finish() -> None:
-    """Exclude the loaded modules and collected tests from each later garbage collection."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Exclude the loaded modules and collected tests from this and each later garbage collection,
+    a sixth of the time to collect the tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
