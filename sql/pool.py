@@ -9,10 +9,11 @@ import asyncio
 import os
 import struct
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import asyncpg
 from pgvector.asyncpg import register_vector
@@ -28,6 +29,8 @@ Connection = asyncpg.pool.PoolConnectionProxy | asyncpg.Connection
 
 # The binary format of jsonb begins with this version byte (jsonb_recv).
 JSONB_VERSION = b"\x01"
+# Types below it have the same ids on all servers (FirstGenbkiObjectId in transam.h).
+FIRST_UNFIXED_OID = 10_000
 SEARCH_PATH = "anabranch, extensions, public"
 SESSION_SETTINGS: Mapping[str, str] = {
     "search_path": SEARCH_PATH,
@@ -89,7 +92,9 @@ async def connect(
     """Open one connection with the same settings and codecs. Raises DatabaseUnavailable."""
     with translate_database_errors():
         connection = await asyncpg.connect(
-            dsn, server_settings={**SESSION_SETTINGS, "application_name": name, **(settings or {})}
+            dsn,
+            connection_class=UnresetConnection,
+            server_settings={**SESSION_SETTINGS, "application_name": name, **(settings or {})},
         )
         try:
             await prepare_connection(connection)
@@ -158,8 +163,20 @@ class UnresetConnection(asyncpg.Connection):
     wasted round trip.
     """
 
+    _built_in_types: ClassVar[dict[int, asyncpg.Record]] = {}
+
     def get_reset_query(self) -> str:
         return ""
+
+    async def _introspect_types(self, oids: Collection[int], timeout: float | None) -> Any:
+        # asyncpg asks on each connection for uuid[] and the like, by a query whose planning took a
+        # sixth of the server's time in short-lived processes.
+        known = self._built_in_types
+        if known.keys() >= set(oids):
+            return [known[oid] for oid in oids], SimpleNamespace(name="cached")
+        types, statement = await super()._introspect_types(oids, timeout)  # type: ignore[misc]
+        known.update((row["oid"], row) for row in types if row["oid"] < FIRST_UNFIXED_OID)
+        return types, statement
 
 
 async def close_pool(pool: Pool, *, timeout_s: float = 1.0) -> None:

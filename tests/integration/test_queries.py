@@ -1,10 +1,14 @@
-"""Every query is valid against the migrated schema."""
+"""Every query is valid against the migrated schema, and a connection looks up no known types."""
 
 from __future__ import annotations
 
-import asyncpg
+from typing import Any
+from uuid import UUID
 
-from sql.pool import connect
+import asyncpg
+import pytest
+
+from sql.pool import UnresetConnection, connect
 from sql.query_loader import FOLDER, load_query, read_queries
 
 TABLES = {"delete_topic_rows": "topics"}
@@ -25,3 +29,27 @@ async def test_all_queries_prepare_against_schema(database: str) -> None:
     finally:
         await connection.close()
     assert failures == {}
+
+
+async def test_array_types_are_looked_up_once_per_process(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lookups: list[object] = []
+    look_up = asyncpg.Connection._introspect_types
+
+    async def count_lookup(connection: asyncpg.Connection, oids: Any, timeout: Any) -> Any:
+        lookups.append(oids)
+        return await look_up(connection, oids, timeout)
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", count_lookup)
+    monkeypatch.setattr(UnresetConnection, "_built_in_types", {})
+    for number in range(3):
+        connection = await connect(database, name="test queries")
+        ids = [UUID(int=number)]
+        try:
+            assert await connection.fetchval("select $1::uuid[]", ids) == ids
+            # With one that is known and one that is not.
+            assert await connection.fetchrow("select $1::uuid[], $2::date[]", ids, []) == (ids, [])
+        finally:
+            await connection.close()
+    assert len(lookups) == 2
