@@ -10,7 +10,8 @@ from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 STALL_TIMEOUT_S = 90.0
-MIN_POLL_S, MAX_POLL_S = 0.01, 0.1
+MIN_POLL_S, MAX_POLL_S = 0.01, 0.25
+"""A poll of the API takes 20 ms of CPU, which the work that it waits for needs."""
 
 
 class StallDeadline:
