@@ -38,7 +38,7 @@ class StallDeadline:
                 f"Timed out waiting for {what}: no change in {self._stall_s:g} s "
                 f"({now - self._started_at:.0f} s in all). Last value: {value!r}"
             )
-        self._poll_s = min(MAX_POLL_S, self._poll_s * 1.5)
+        self._poll_s = min(MAX_POLL_S, self._poll_s * 2)
         return self._poll_s
 
 
