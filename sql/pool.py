@@ -163,7 +163,7 @@ class UnresetConnection(asyncpg.Connection):
     wasted round trip.
     """
 
-    _built_in_types: ClassVar[dict[int, asyncpg.Record]] = {}
+    _built_in_types: ClassVar[dict[int | str, asyncpg.Record]] = {}
 
     def get_reset_query(self) -> str:
         return ""
@@ -177,6 +177,15 @@ class UnresetConnection(asyncpg.Connection):
         types, statement = await super()._introspect_types(oids, timeout)  # type: ignore[misc]
         known.update((row["oid"], row) for row in types if row["oid"] < FIRST_UNFIXED_OID)
         return types, statement
+
+    async def _introspect_type(self, name: str, schema: str) -> asyncpg.Record:
+        known = self._built_in_types
+        if name not in known:
+            row: asyncpg.Record = await super()._introspect_type(name, schema)  # type: ignore[misc]
+            if row["oid"] >= FIRST_UNFIXED_OID:
+                return row
+            known[name] = row
+        return known[name]
 
 
 async def close_pool(pool: Pool, *, timeout_s: float = 1.0) -> None:
