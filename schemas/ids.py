@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -82,6 +83,14 @@ def make_received_id(tenant: str, source: str, event_id: str) -> UUID:
 def make_derived_id(producer: str, pipeline_fingerprint: str, cause: UUID, ordinal: int) -> UUID:
     """Make the id of an event that a stage publishes. A retry gives the same id."""
     return content_id("event", producer, pipeline_fingerprint, cause, ordinal)
+
+
+def find_id_range(prefix: str | None) -> tuple[UUID | None, UUID | None]:
+    """Return the first and the last id with these digits; none for less than 4, or other text."""
+    digits = (prefix or "").replace("-", "")
+    if not re.fullmatch(r"[0-9a-fA-F]{4,32}", digits):
+        return None, None
+    return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
 
 
 def sha256_hex(data: bytes) -> str:

@@ -71,6 +71,7 @@ class PgDocuments:
         text: str | None = None,
         date_from: date | None = None,
         date_to: date | None = None,
+        name: str | None = None,
         after: str | None,
         limit: int,
     ) -> tuple[list[Body], str | None]:
@@ -100,6 +101,8 @@ class PgDocuments:
             text,
             date_from,
             date_to,
+            name,
+            *ids.find_id_range(name),
         )
         # One row more than the page was fetched: its presence says that another page follows.
         page = rows[:limit]
@@ -125,7 +128,7 @@ class PgDocuments:
             None,
             caller.readers,
             caller.id,
-            *([None] * 3),
+            *([None] * 6),
         )
         status = await self.fetch_status(caller, document_id=document_id)
         if not rows and status is None:

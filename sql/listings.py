@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from schemas.facts import Fact, FactStatus
+from schemas.ids import find_id_range
 from schemas.principals import Principal
 from schemas.run_records import RunOutcome
 from sql.page_cursor import format_cursor, parse_cursor
@@ -36,6 +37,7 @@ class PgListings:
         profile: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        id_prefix: str | None = None,
     ) -> tuple[list[Body], str | None]:
         """Return a page of runs, newest first and without candidates, and the next cursor.
 
@@ -53,6 +55,7 @@ class PgListings:
             profile,
             since,
             until,
+            *find_id_range(id_prefix),
         )
         page = [dict(row) for row in rows[:limit]]
         last = rows[limit - 1] if len(rows) > limit else None
@@ -104,10 +107,11 @@ class PgListings:
         after: str | None,
         limit: int,
         code: str | None = None,
+        text: str | None = None,
     ) -> tuple[list[Body], str | None]:
         """Return a page of dead letters, newest first, and the next cursor."""
         rows = await fetch_rows(
-            self._pool, "dead_letters", tenant, stage, *parse_cursor(after), limit + 1, code
+            self._pool, "dead_letters", tenant, stage, *parse_cursor(after), limit + 1, code, text
         )
         last = rows[limit - 1] if len(rows) > limit else None
         return [dict(row) for row in rows[:limit]], format_cursor(

@@ -100,6 +100,10 @@ COMMANDS = {
     "doctor": ("anabranch.cli.doctor:doctor", "Check this machine and its connections."),
     "config": ("anabranch.cli.config:app", "Show settings, their schema and profiles."),
     "contract": ("anabranch.cli.contract:app", "Generate OpenAPI, AsyncAPI and JSON Schemas."),
+    "completion": (
+        "anabranch.cli.completion:completion",
+        "Print the completion script of a shell.",
+    ),
     "version": ("anabranch.cli.version:version", "Print the version."),
 }
 """Command to the function or group that implements it, imported when it runs, and to its help."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.api_calls import get, post
+from anabranch.cli.api_calls import call_api, get, post
+from anabranch.cli.names import DOCUMENTS, call_by_name
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import choose_display_name, print_fields, print_stderr
 from anabranch.cli.rates import Rate
 from schemas.errors import NotFound
+
+if TYPE_CHECKING:
+    from anabranch.cli.http_client import ApiClient
 
 app = App(
     name="dlq", help="List, show, redrive and discard dead letters.", result_action="return_value"
@@ -116,26 +120,42 @@ def redrive(
     rate
         Maximum events per second: 50, or 50/s.
     """
-    return _redrive_and_print(
-        _build_selection(events, stage, code, everything, dry_run) | {"per_second": rate}, common
+    selection = _build_selection(events, stage, code, everything, dry_run) | {"per_second": rate}
+    return _print_redrive(
+        call_api(common, lambda client: _redrive(client, selection, common), stages=("all",)),
+        common,
     )
 
 
-def retry(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def retry(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Redrive the failed events of a document and wait until done. Exits 5 if they failed again.
 
     Parameters
     ----------
     document
-        Document id.
+        Id, its first digits, external id, title or file name of the document.
     """
-    return _redrive_and_print({"document_id": str(document)}, common)
+    answer = call_by_name(
+        DOCUMENTS,
+        document,
+        common,
+        lambda client, document_id: _redrive(client, {"document_id": document_id}, common),
+        stages=("all",),
+    )
+    return _print_redrive(answer, common)
 
 
-def _redrive_and_print(selection: dict[str, Any], common: RemoteOptions) -> int:
-    from anabranch.cli.replay import post_and_wait, to_replay_exit_code
+async def _redrive(
+    client: ApiClient, selection: dict[str, Any], common: RemoteOptions
+) -> dict[str, Any]:
+    from anabranch.cli.replay import post_and_wait
 
-    answer = post_and_wait("/v1/dead-letters/redrive", selection, common)
+    return await post_and_wait(client, "/v1/dead-letters/redrive", selection, common)
+
+
+def _print_redrive(answer: dict[str, Any], common: RemoteOptions) -> int:
+    from anabranch.cli.replay import to_replay_exit_code
+
     if common.is_json:
         common.print_result(answer)
         return to_replay_exit_code(answer["replays"])

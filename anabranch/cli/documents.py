@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.api_calls import call_api, get
+from anabranch.cli.api_calls import get
 from anabranch.cli.errors import FAILED
+from anabranch.cli.names import DOCUMENTS, call_by_name, get_by_name
 from anabranch.cli.options import RemoteOptions, make_conflict_error
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
@@ -98,15 +98,15 @@ def list_documents(
 
 
 @app.command
-def show(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def show(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Show a document and its state at each stage.
 
     Parameters
     ----------
     document
-        Document id.
+        Id, its first digits, external id, title or file name of the document.
     """
-    details = get(f"/v1/documents/{document}", common)
+    details = get_by_name(DOCUMENTS, document, "", common)
     if common.is_json:
         common.print_result(details)
         return 0
@@ -132,7 +132,7 @@ def show(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def chunks(
-    document: UUID,
+    document: str,
     /,
     *,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
@@ -144,13 +144,13 @@ def chunks(
     Parameters
     ----------
     document
-        Document id.
+        Id, its first digits, external id, title or file name of the document.
     limit
         Maximum number of chunks.
     after
         Continue after the chunk with this ordinal.
     """
-    page = get(f"/v1/documents/{document}/chunks", common, limit=limit, after=after)
+    page = get_by_name(DOCUMENTS, document, "/chunks", common, limit=limit, after=after)
     if common.is_json:
         common.print_result(page)
         return 0
@@ -163,21 +163,26 @@ def chunks(
 
 
 @app.command
-def markdown(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def markdown(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Show the Markdown text of a document, to which spans refer.
 
     Parameters
     ----------
     document
-        Document id.
+        Id, its first digits, external id, title or file name of the document.
     """
-    text = call_api(common, lambda client: client.get_text(f"/v1/documents/{document}/markdown"))
-    return common.show({"document_id": document, "markdown": text}, lambda: print(text))
+
+    async def fetch(client: ApiClient, document_id: str) -> dict[str, Any]:
+        text = await client.get_text(f"/v1/documents/{document_id}/markdown")
+        return {"document_id": document_id, "markdown": text}
+
+    body = call_by_name(DOCUMENTS, document, common, fetch)
+    return common.show(body, lambda: print(body["markdown"]))
 
 
 @app.command
 def amend(
-    document: UUID,
+    document: str,
     /,
     *,
     title: str | None = None,
@@ -194,7 +199,7 @@ def amend(
     Parameters
     ----------
     document
-        Document id.
+        Id, its first digits, external id, title or file name of the document.
     title
         New title, shown at once; search uses it from the next revision on. Empty removes the title.
     collection
@@ -219,12 +224,12 @@ def amend(
         "metadata": dict(map(_parse_metadata, metadata)) or None,
     }
 
-    async def run(client: ApiClient) -> dict[str, Any]:
+    async def run(client: ApiClient, document_id: str) -> dict[str, Any]:
         body = {name: value for name, value in changes.items() if value is not None}
-        accepted = await client.patch(f"/v1/documents/{document}", body)
+        accepted = await client.patch(f"/v1/documents/{document_id}", body)
         return await _wait_until_applied(client, accepted)
 
-    answer = call_api(common, run, stages=("all",))
+    answer = call_by_name(DOCUMENTS, document, common, run, stages=("all",))
     return common.acknowledge(answer, "accepted; filters and lists reflect the change shortly")
 
 
@@ -245,29 +250,29 @@ def _parse_metadata(assignment: str) -> tuple[str, Any]:
 
 @app.command
 def delete(
-    document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+    document: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
 ) -> int:
     """Withdraw a document from all results. Its history stays in the log.
 
     Parameters
     ----------
     document
-        Document id.
+        Id, external id, title or file name of the document, in full.
     yes
         Skip the confirmation prompt.
     """
 
-    async def run(client: ApiClient) -> dict[str, Any]:
-        details = await client.get(f"/v1/documents/{document}")
+    async def run(client: ApiClient, document_id: str) -> dict[str, Any]:
+        details = await client.get(f"/v1/documents/{document_id}")
         name = details.get("title") or details.get("filename")
         if not yes and not confirm(
-            f"Delete document {document} ({name}, {details.get('chunks_count')} chunks)?"
+            f"Delete document {document_id} ({name}, {details.get('chunks_count')} chunks)?"
         ):
             return {}
-        accepted = await client.delete(f"/v1/documents/{document}")
+        accepted = await client.delete(f"/v1/documents/{document_id}")
         return await _wait_until_applied(client, accepted)
 
-    answer = call_api(common, run, stages=("all",))
+    answer = call_by_name(DOCUMENTS, document, common, run, is_exact=True, stages=("all",))
     if not answer:
         print_stderr("nothing was deleted")
         return FAILED

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.api_calls import get
+from anabranch.cli.api_calls import call_api, get
 from anabranch.cli.errors import FAILED, OK
+from anabranch.cli.names import DOCUMENTS, call_by_name
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
@@ -19,6 +19,9 @@ from anabranch.cli.output import (
     resume_hint,
 )
 from schemas.events.control import Scope
+
+if TYPE_CHECKING:
+    from anabranch.cli.http_client import ApiClient
 
 app = App(
     name="erase",
@@ -32,18 +35,24 @@ POLL_S = 0.3
 
 @app.command
 def document(
-    document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+    document: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
 ) -> int:
     """Erase one document. If it is ingested again later, it starts with a new history.
 
     Parameters
     ----------
     document
-        Document id.
+        Id, external id, title or file name of the document, in full.
     yes
         Skip the confirmation prompt.
     """
-    return run_erase("document", str(document), yes, common)
+
+    async def erase(client: ApiClient, document_id: str) -> dict[str, Any] | None:
+        label = document_id if document_id == document else f"{document_id} ({document})"
+        return await _confirm_and_erase(client, "document", document_id, label, yes, common)
+
+    receipt = call_by_name(DOCUMENTS, document, common, erase, is_exact=True, stages=("all",))
+    return _print_receipt("document", document, receipt, common)
 
 
 @app.command
@@ -86,10 +95,20 @@ def list_receipts(*, common: RemoteOptions = DEFAULT) -> int:
 
 
 def run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int:
-    if not yes and not confirm(f"Erase {scope} {name} permanently?"):
+    receipt = call_api(
+        common,
+        lambda client: _confirm_and_erase(client, scope, name, name, yes, common),
+        stages=("all",),
+    )
+    return _print_receipt(scope, name, receipt, common)
+
+
+def _print_receipt(
+    scope: Scope, name: str, receipt: dict[str, Any] | None, common: RemoteOptions
+) -> int:
+    if receipt is None:
         print_stderr("nothing was erased")
         return FAILED
-    receipt = asyncio.run(_erase_and_wait(scope, name, common))
     if common.is_json:
         common.print_result(receipt)
         return OK
@@ -108,27 +127,24 @@ def run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int:
     return OK
 
 
-async def _erase_and_wait(scope: Scope, name: str, common: RemoteOptions) -> dict[str, Any]:
-    from anabranch.cli.server_connection import open_client
-
-    async with open_client(common, stages=("all",)) as client:
-        accepted = await client.post("/v1/erasures", {"scope": scope, "name": name})
-        print_stderr(
-            f"receipt {accepted['receipt_id']}: waiting for events in progress to finish",
-            quiet=common.quiet,
-        )
-        with resume_hint(
-            lambda: (
-                f"the erasure {CONTINUES_WHILE_RUNNING}; show its receipt: anabranch erase receipts"
-            )
-        ):
-            while True:
-                # The request may not have reached the tables yet.
-                page = await client.get("/v1/erasures", limit=500)
-                for receipt in page["items"]:
-                    if (
-                        receipt["receipt_id"] == accepted["receipt_id"]
-                        and receipt["state"] == "done"
-                    ):
-                        return dict(receipt)
-                await asyncio.sleep(POLL_S)
+async def _confirm_and_erase(
+    client: ApiClient, scope: Scope, name: str, label: str, yes: bool, common: RemoteOptions
+) -> dict[str, Any] | None:
+    """Erase and wait for the receipt. Returns None if the user declines."""
+    if not yes and not confirm(f"Erase {scope} {label} permanently?"):
+        return None
+    accepted = await client.post("/v1/erasures", {"scope": scope, "name": name})
+    print_stderr(
+        f"receipt {accepted['receipt_id']}: waiting for events in progress to finish",
+        quiet=common.quiet,
+    )
+    with resume_hint(
+        lambda: f"the erasure {CONTINUES_WHILE_RUNNING}; show its receipt: anabranch erase receipts"
+    ):
+        while True:
+            # The request may not have reached the tables yet.
+            page = await client.get("/v1/erasures", limit=500)
+            for receipt in page["items"]:
+                if receipt["receipt_id"] == accepted["receipt_id"] and receipt["state"] == "done":
+                    return dict(receipt)
+            await asyncio.sleep(POLL_S)

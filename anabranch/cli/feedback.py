@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
-from uuid import UUID
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from anabranch.cli.api_calls import post
+from anabranch.cli.names import RUNS, call_by_name
 from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions, make_conflict_error
 from schemas.errors import ConfigurationError, InvalidRequest
 
@@ -18,7 +17,7 @@ DEFAULT = RemoteOptions()
 
 
 def feedback(
-    run: UUID,
+    run: str,
     /,
     *,
     up: Annotated[bool, Flag] = False,
@@ -33,7 +32,7 @@ def feedback(
     Parameters
     ----------
     run
-        Run id of the answer.
+        Run id of the answer, or its first digits.
     up
         Rate the answer as useful.
     down
@@ -50,19 +49,28 @@ def feedback(
     grades = parse_grades(chunk)
     useful = up if up or down else None
     body = {
-        "run_id": str(run),
         "useful": useful,
         "grades": grades,
         "corrected_answer": answer,
         "note": note,
     }
     set_fields = {name: value for name, value in body.items() if value not in (None, {})}
-    if len(set_fields) == 1:
+    if not set_fields:
         raise ConfigurationError(
             "No rating was given.", remedy="Use --up, --down, --chunk, --answer or --note."
         )
-    result = post("/v1/feedback", set_fields, common, stages=JUDGEMENT_STAGES)
+    result = rate_run(run, set_fields, common)
     return common.acknowledge(result, f"stored, with {result['judgements']} judged passages")
+
+
+def rate_run(run: str, ratings: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
+    return call_by_name(
+        RUNS,
+        run,
+        common,
+        lambda client, run_id: client.post("/v1/feedback", {"run_id": run_id, **ratings}),
+        stages=JUDGEMENT_STAGES,
+    )
 
 
 def parse_grades(chunks: Sequence[str]) -> dict[str, int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from pydantic import ValidationError
 
-from anabranch.cli.api_calls import call_api, get, post
-from anabranch.cli.feedback import parse_grades
+from anabranch.cli.api_calls import call_api, get
+from anabranch.cli.feedback import parse_grades, rate_run
+from anabranch.cli.names import RUNS, get_by_name
 from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions
 from anabranch.cli.output import print_stderr
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound
@@ -65,7 +65,7 @@ def list_candidates(
 
 @candidates.command
 def accept(
-    run: UUID,
+    run: str,
     /,
     *,
     chunk: Annotated[tuple[str, ...], Parameter(negative="")] = (),
@@ -76,25 +76,25 @@ def accept(
     Parameters
     ----------
     run
-        Run id of the answer.
+        Run id of the answer, or its first digits.
     chunk
         Grade these passages instead: ID=GRADE, from 0 (does not help) to 3 (contains the answer).
         Repeatable.
     """
     grades = parse_grades(chunk) or {_fetch_lead_chunk(run, common): MAX_GRADE}
-    return _give_feedback({"run_id": str(run), "grades": grades}, "accepted", common)
+    return common.acknowledge(rate_run(run, {"grades": grades}, common), "accepted")
 
 
 @candidates.command
-def reject(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def reject(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Reject the question of a run. It is not listed again.
 
     Parameters
     ----------
     run
-        Run id of the answer.
+        Run id of the answer, or its first digits.
     """
-    return _give_feedback({"run_id": str(run), "candidate_rejected": True}, "rejected", common)
+    return common.acknowledge(rate_run(run, {"candidate_rejected": True}, common), "rejected")
 
 
 def drafts(
@@ -198,16 +198,11 @@ async def _import(questions: list[FeedbackRequest], client: ApiClient) -> dict[s
     return {"imported": len(questions) - len(skipped), "skipped": skipped}
 
 
-def _fetch_lead_chunk(run: UUID, common: RemoteOptions) -> str:
-    response = get(f"/v1/runs/{run}", common)["response"] or {}
+def _fetch_lead_chunk(run: str, common: RemoteOptions) -> str:
+    response = get_by_name(RUNS, run, "", common)["response"] or {}
     if not response.get("citations"):
         raise InvalidRequest(
             f"Run {run} cites no passage.",
             remedy="Name the passage that contains the answer with --chunk ID=3.",
         )
     return str(response["citations"][0]["chunk_id"])
-
-
-def _give_feedback(body: dict[str, Any], outcome: str, common: RemoteOptions) -> int:
-    result = post("/v1/feedback", body, common, stages=JUDGEMENT_STAGES)
-    return common.acknowledge(result, outcome)

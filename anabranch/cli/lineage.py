@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
-from uuid import UUID
 
 from cyclopts import Parameter
 
-from anabranch.cli.api_calls import get
 from anabranch.cli.errors import FAILED, OK
+from anabranch.cli.names import DOCUMENTS, RUNS, get_by_name
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_stderr, to_single_line
 from schemas.errors import InvalidRequest
@@ -32,22 +31,27 @@ def lineage(
     Parameters
     ----------
     run
-        Run id; append `#2` for the second sentence of the answer only.
+        Run id or its first digits; append `#2` for the second sentence of the answer only.
     citation
         Only trace the citation with this number.
     prov
         Print W3C PROV-JSON.
     """
     run_id, sentence = parse_run_and_sentence(run)
-    path = f"/v1/runs/{run_id}/lineage"
-    result = get(
-        path, common, sentence=sentence, citation=citation, format="prov" if prov else None
+    result = get_by_name(
+        RUNS,
+        run_id,
+        "/lineage",
+        common,
+        sentence=sentence,
+        citation=citation,
+        format="prov" if prov else None,
     )
     return print_lineage(result, prov, common, _format_run)
 
 
 def document_lineage(
-    document: UUID,
+    document: str,
     /,
     *,
     prov: Annotated[bool, Flag] = False,
@@ -58,27 +62,26 @@ def document_lineage(
     Parameters
     ----------
     document
-        Document id.
+        Id, its first digits, external id, title or file name of the document.
     prov
         Print W3C PROV-JSON.
     """
-    result = get(f"/v1/documents/{document}/lineage", common, format="prov" if prov else None)
+    result = get_by_name(DOCUMENTS, document, "/lineage", common, format="prov" if prov else None)
     return print_lineage(result, prov, common, _format_document)
 
 
-def parse_run_and_sentence(text: str) -> tuple[UUID, int | None]:
+def parse_run_and_sentence(text: str) -> tuple[str, int | None]:
     """Parse `RUN` or `RUN#2`. Raises InvalidRequest."""
     run_id, mark, number = text.partition("#")
-    try:
-        return UUID(run_id), int(number) if mark else None
-    except ValueError:
+    if not run_id or (mark and not number.isdecimal()):
         raise InvalidRequest(
             f"Invalid run {text!r}.",
             remedy=(
                 "Use a run id, or RUN#2 for its second sentence. List ids with `anabranch runs "
                 "list`."
             ),
-        ) from None
+        )
+    return run_id, int(number) if mark else None
 
 
 def print_lineage(

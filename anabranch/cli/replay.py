@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import call_api, format_time, get, post
 from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
+from anabranch.cli.names import DOCUMENTS, find_id
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
@@ -43,7 +44,7 @@ def start(
     since: datetime | None = None,
     until: datetime | None = None,
     offsets: Annotated[tuple[str, ...], Flag] = (),
-    document: Annotated[tuple[UUID, ...], Flag] = (),
+    document: Annotated[tuple[str, ...], Flag] = (),
     collection: str | None = None,
     rate: Rate = None,
     dry_run: Annotated[bool, Flag] = False,
@@ -69,7 +70,8 @@ def start(
         Only this range: PARTITION:FROM-TO, without TO itself; FROM or TO may be omitted.
         Repeatable.
     document
-        Only events of this document. Repeatable.
+        Only events of the document with this id, first digits of it, external id, title or file
+        name. Repeatable.
     collection
         Only events of documents in this collection.
     rate
@@ -88,12 +90,18 @@ def start(
     }
     body |= {
         "offsets": [_parse_offsets(text) for text in offsets],
-        "document_ids": [str(document_id) for document_id in document] or None,
         "per_second": rate,
         "dry_run": dry_run,
     }
-    send = post_and_wait if wait else post
-    answer = send("/v1/replays", body, common)
+
+    async def send(client: ApiClient) -> dict[str, Any]:
+        ids = [await find_id(client, DOCUMENTS, name) for name in document]
+        request = body | {"document_ids": ids or None}
+        if wait:
+            return await post_and_wait(client, "/v1/replays", request, common)
+        return await client.post("/v1/replays", request)
+
+    answer = call_api(common, send, stages=("all",))
     if common.is_json:
         common.print_result(answer)
     else:
@@ -208,19 +216,15 @@ def to_replay_exit_code(replays: Sequence[dict[str, Any]]) -> int:
     return PARTIAL_FAILURE if any(replay["dead_lettered"] for replay in replays) else OK
 
 
-def post_and_wait(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
+async def post_and_wait(
+    client: ApiClient, path: str, body: dict[str, Any], common: RemoteOptions
+) -> dict[str, Any]:
     """Send the request and wait until each replay that it started has ended."""
-
-    async def run(client: ApiClient) -> dict[str, Any]:
-        answer = await client.post(path, body)
-        replay_ids = answer.get("replays") or (
-            [answer["replay_id"]] if answer.get("replay_id") else []
-        )
-        return answer | {
-            "replays": [await _wait_until_ended(client, replay, common) for replay in replay_ids]
-        }
-
-    return call_api(common, run, stages=("all",))
+    answer = await client.post(path, body)
+    replay_ids = answer.get("replays") or ([answer["replay_id"]] if answer.get("replay_id") else [])
+    return answer | {
+        "replays": [await _wait_until_ended(client, replay, common) for replay in replay_ids]
+    }
 
 
 async def _wait_until_ended(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any
-from uuid import UUID
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.api_calls import call_api, format_time, get, post
+from anabranch.cli.api_calls import call_api, format_time, get
 from anabranch.cli.errors import FAILED, OK, REFUSED
 from anabranch.cli.http_client import ApiClient
-from anabranch.cli.options import QUERY_STAGES, RemoteOptions
+from anabranch.cli.names import RUNS, call_by_name, find_id, get_by_name
+from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_stderr, print_table, to_single_line
 from anabranch.cli.query import (
     NO_OPTIONS,
@@ -113,42 +113,48 @@ async def _start(
 
 
 @app.command
-def status(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def status(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Show the state and the steps of a run.
 
     Parameters
     ----------
     run
-        Run id.
+        Run id, or its first digits.
     """
-    status = get(f"/v1/runs/{run}/status", common)
+    status = get_by_name(RUNS, run, "/status", common)
     return common.show(status, lambda: _print_status(status))
 
 
 @app.command
-def cancel(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def cancel(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Cancel a run and its model calls. A run that has ended stays as it is.
 
     Parameters
     ----------
     run
-        Run id.
+        Run id, or its first digits.
     """
-    status = post(f"/v1/runs/{run}/cancel", {}, common)
+    status = call_by_name(
+        RUNS,
+        run,
+        common,
+        lambda client, run_id: client.post(f"/v1/runs/{run_id}/cancel", {}),
+        stages=("all",),
+    )
     return common.show(status, lambda: _print_status(status))
 
 
 @app.command
-def stream(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def stream(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Print the steps of a run, from its start, and its answer. Exits 4 if the answer is refused,
     1 if the run stopped without one.
 
     Parameters
     ----------
     run
-        Run id.
+        Run id, or its first digits.
     """
-    return call_api(common, lambda client: _follow(client, str(run), common))
+    return call_by_name(RUNS, run, common, lambda client, run_id: _follow(client, run_id, common))
 
 
 async def _follow(client: ApiClient, run: str, common: RemoteOptions) -> int:
@@ -180,15 +186,15 @@ def _print_status(run: dict[str, Any]) -> None:
 
 
 @app.command
-def show(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def show(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Show the question, the answer and the record of a run.
 
     Parameters
     ----------
     run
-        Run id.
+        Run id, or its first digits.
     """
-    details = get(f"/v1/runs/{run}", common)
+    details = get_by_name(RUNS, run, "", common)
     return common.show(details, lambda: _print_run(details))
 
 
@@ -203,16 +209,18 @@ def _print_run(details: dict[str, Any]) -> None:
 
 
 @app.command
-def rerun(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def rerun(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Answer a past question again from its recorded candidates and scores. Exits 1 if the
     answer differs.
 
     Parameters
     ----------
     run
-        Run id.
+        Run id, or its first digits.
     """
-    result = post(f"/v1/runs/{run}/rerun", {}, common, stages=QUERY_STAGES)
+    result = call_by_name(
+        RUNS, run, common, lambda client, run_id: client.post(f"/v1/runs/{run_id}/rerun", {})
+    )
     if common.is_json:
         common.print_result(result)
     else:
@@ -230,22 +238,23 @@ def rerun(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def diff(run: UUID, other: UUID | None = None, /, *, common: RemoteOptions = DEFAULT) -> int:
+def diff(run: str, other: str | None = None, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Compare a run with a later one, or with the same question asked now.
 
     Parameters
     ----------
     run
-        Run id.
+        Run id, or its first digits.
     other
-        Id of a later run. Without it, the question is asked now, as a new run.
+        Id of a later run, or its first digits. Without it, the question is asked now, as a new
+        run.
     """
-    result = post(
-        f"/v1/runs/{run}/diff",
-        {"other": str(other) if other else None},
-        common,
-        stages=QUERY_STAGES,
-    )
+
+    async def compare(client: ApiClient, run_id: str) -> dict[str, Any]:
+        other_id = await find_id(client, RUNS, other) if other else None
+        return await client.post(f"/v1/runs/{run_id}/diff", {"other": other_id})
+
+    result = call_by_name(RUNS, run, common, compare)
     return common.show(result, lambda: _print_diff(result))
 
 

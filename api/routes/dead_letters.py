@@ -69,12 +69,20 @@ async def list_dead_letters(
     caller: WholeTenant,
     stage: Annotated[str | None, Query(max_length=64)] = None,
     code: Annotated[str | None, Query(max_length=64)] = None,
+    text: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=1024,
+            description="Part of the error or of a name of the document.",
+        ),
+    ] = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[DeadLetter]:
     """List open dead letters."""
     items, next_cursor = await services.listings.list_dead_letters(
-        caller.tenant, stage=stage, code=code, after=after, limit=limit
+        caller.tenant, stage=stage, code=code, text=text, after=after, limit=limit
     )
     return Page[DeadLetter].model_validate({"items": items, "next": next_cursor})
 

@@ -156,6 +156,16 @@ async def list_documents(
         Query(description="Earliest date of the document, or of its arrival if it has none."),
     ] = None,
     date_to: Annotated[date | None, Query(description="Latest such date.")] = None,
+    name: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=1024,
+            description=(
+                "Whole external id, title or file name, or the first digits of the id, at least 4."
+            ),
+        ),
+    ] = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[Document]:
@@ -169,6 +179,7 @@ async def list_documents(
         text=text,
         date_from=date_from,
         date_to=date_to,
+        name=name,
         after=after,
         limit=limit,
     )

@@ -145,6 +145,10 @@ async def list_runs(
     profile: Annotated[str | None, Query(max_length=64)] = None,
     since: FromTime = None,
     until: UntilTime = None,
+    id_prefix: Annotated[
+        str | None,
+        Query(pattern="^[0-9a-fA-F-]{4,36}$", description="First digits of the id, at least 4."),
+    ] = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[RunSummary]:
@@ -158,6 +162,7 @@ async def list_runs(
         profile=profile,
         since=since,
         until=until,
+        id_prefix=id_prefix,
     )
     return Page[RunSummary].model_validate({"items": items, "next": next_cursor})
 

@@ -1,7 +1,7 @@
 -- name: dead_letters
 -- Open dead letters, newest first, with the names of their documents.
 -- Names come from the document, or from the event itself if it failed at ingress. Events without a readable tenant
--- belong to the default tenant.
+-- belong to the default tenant. $7 part of the error or of a name of the document.
 select
   l.event_id, l.stage, nullif(l.generation, '') as generation, l.original_type, l.document_id, l.log_topic as topic, l.log_partition as partition, l.log_offset as "offset",
   l.code, l.detail, l.remedy, l.traceback, l.attempts, l.producer_event_id, l.producer_source, l.dead_lettered_at,
@@ -11,6 +11,8 @@ from dead_letters l
 left join documents d on d.id = l.document_id and d.tenant = $1
 where coalesce(l.tenant, 'default') = $1 and l.closed_at is null and ($2::text is null or l.stage = $2) and ($6::text is null or l.code = $6)
   and ($3::timestamptz is null or (l.dead_lettered_at, l.event_id) < ($3, $4::uuid))
+  and ($7::text is null or strpos(lower(concat_ws(chr(10), l.code, l.detail, l.document_summary ->> 'external_id', d.external_id, l.document_summary ->> 'title', d.title,
+    l.document_summary ->> 'filename', d.filename)), lower($7)) > 0)
 order by l.dead_lettered_at desc, l.event_id desc
 limit $5
 

@@ -2,7 +2,8 @@
 -- Documents, most recently received first, with the state of their latest revision.
 -- Withdrawn ones only by state or id ($2). Includes documents that failed at ingress, if their id is known; $10 is
 -- the id derived from external id $3. $11 reader names, $12 caller id: a caller with limited access sees only its
--- own ingress events. $13 part of title or file name, $14 and $15 first and last day.
+-- own ingress events. $13 part of title or file name, $14 and $15 first and last day. $16 whole external id, title or
+-- file name, or an id from $17 to $18.
 select * from (
   select
     d.id as document_id, d.external_id, nullif(d.source, '') as source, d.source_uri, d.filename, coalesce(d.media_type, t.media_type) as media_type,
@@ -44,6 +45,7 @@ where ($7::timestamptz is null or (received_at, document_id) < ($7, $8::uuid))
   and ($13::text is null or strpos(lower(concat_ws(chr(10), title, filename)), lower($13)) > 0)
   and ($14::date is null or coalesce(document_date, (received_at at time zone 'UTC')::date) >= $14)
   and ($15::date is null or coalesce(document_date, (received_at at time zone 'UTC')::date) <= $15)
+  and ($16::text is null or $16 in (external_id, title, filename) or document_id between $17::uuid and $18::uuid)
 order by received_at desc, document_id desc
 limit $9
 

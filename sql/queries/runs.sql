@@ -53,7 +53,7 @@ returning id as run_id, tenant, (select value ->> 'step' from jsonb_each(steps) 
 
 -- name: runs
 -- Runs, newest first, without their recorded details: with text $6 in question or answer, outcome $7, profile $8, and
--- received from $9 until $10.
+-- received from $9 until $10, and ids from $11 to $12.
 select id as run_id, kind, received_at, generation, answered_at, request -> 'query' as query, request -> 'profile' as profile, response -> 'refused' as refused, response -> 'answer' as answer,
   {run_state}
 from runs
@@ -65,6 +65,7 @@ where tenant = $1 and ($5::text is null or requested_by = $5) and ($2::timestamp
     when deadline is not null then 'running' end)
   and ($8::text is null or request ->> 'profile' = $8)
   and ($9::timestamptz is null or coalesce(received_at, answered_at) >= $9) and ($10::timestamptz is null or coalesce(received_at, answered_at) < $10)
+  and ($11::uuid is null or id between $11 and $12::uuid)
 order by coalesce(received_at, answered_at) desc, id desc
 limit $4
 

@@ -21,6 +21,7 @@ from tests.support.document_rows import (
 )
 from tests.support.search_stack import SearchStack, open_search_stack
 
+NO_FILTERS: dict[str, None] = dict.fromkeys(("external_id", "collection", "tag", "state"))
 ANA, BEN = ("user:ana",), ("user:ben", "group:finance")
 OPEN_DOCUMENT = SampleDocument(
     "open", ["herons nest on the weir"], vectors=[[1, 0, 0, 0]], title="Open", collection="birds"
@@ -145,10 +146,15 @@ async def test_lists_counts_and_entities_include_only_readable_documents(databas
         await insert_relation(desk.connection, SECRET_DOCUMENT, 0, hidden, shared)
         for names, readable in VISIBLE_BY_READERS.items():
             who = make_caller(readers=names)
-            listed, _ = await documents.find_documents(
-                who, external_id=None, collection=None, tag=None, state=None, after=None, limit=50
-            )
+            listed, _ = await documents.find_documents(who, **NO_FILTERS, after=None, limit=50)
             assert {item["document_id"] for item in listed} == readable
+            for doc in ALL_DOCUMENTS:
+                for called in (str(doc.id), str(doc.id)[:13], doc.external_id):
+                    found_by_name, _ = await documents.find_documents(
+                        who, **NO_FILTERS, name=called, after=None, limit=50
+                    )
+                    found_ids = {item["document_id"] for item in found_by_name}
+                    assert found_ids == {doc.id} & readable, called
             assert sum(
                 item["documents"] for item in await collections.list_collections(who)
             ) == len(readable)

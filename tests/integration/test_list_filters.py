@@ -76,6 +76,28 @@ async def test_runs_are_filtered_page_after_page(database: str) -> None:
                 assert await read_all(listings.list_runs, "run_id", caller, **filters) == []
 
 
+async def test_runs_are_found_by_first_digits_of_their_id(database: str) -> None:
+    ids = [UUID(f"{start}{'0' * 26}") for start in ("abcd12", "abcd13", "abce00")]
+    async with open_search_stack(database) as stack:
+        for number, run in enumerate(ids):
+            await stack.connection.execute(
+                "insert into runs (id, tenant, kind, received_at, requested_by) "
+                "values ($1, 'default', 'query', $2, 'key:1')",
+                *(run, NOW + timedelta(hours=number)),
+            )
+        listings = PgListings(stack.pool)
+
+        async def read(prefix: str, **caller: Any) -> list[UUID]:
+            who = make_caller(**caller) if caller else LOCAL_CALLER
+            page, _ = await listings.list_runs(who, after=None, limit=9, id_prefix=prefix)
+            return [item["run_id"] for item in page]
+
+        assert await read("ABCD") == [ids[1], ids[0]]
+        assert await read("abcd12") == [ids[0]]
+        assert await read("abcd", readers=("user:ana",)) == []
+        assert await read("abcd", tenant="other") == []
+
+
 AUDIT_FILTERS: list[tuple[dict[str, Any], list[int]]] = [
     ({}, [5, 4, 3, 2, 1]),
     ({"text": "CRM"}, [4, 2, 1]),
@@ -143,3 +165,5 @@ async def test_dead_letters_are_filtered_by_stage_and_code(database: str) -> Non
         assert await read(stage="chunk", code="TIMED_OUT") == [4, 1]
         assert await read(stage="chunk", code="BUG") == [3]
         assert await read("other", stage=None, code="BUG") == []
+        assert await read(stage=None, text="bug") == [3]
+        assert await read("other", stage=None, text="bug") == []
