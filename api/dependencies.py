@@ -41,6 +41,10 @@ ServicesDep = Annotated[Services, Depends(get_services)]
 Caller = Annotated[Principal, Depends(get_caller)]
 # For operations that cannot be restricted to the documents of some readers.
 WholeTenant = Annotated[Principal, Depends(require_whole_tenant)]
+IdPrefix = Annotated[
+    str | None,
+    Query(pattern="^(-?[0-9a-fA-F]){4,32}-?$", description="First digits of the id, at least 4."),
+]
 PageLimit = Annotated[int, Query(ge=1, le=500)]
 RevisionNumber = Annotated[
     int | None, Query(ge=1, le=2**31 - 1, description="One revision of the document.")

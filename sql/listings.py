@@ -108,10 +108,19 @@ class PgListings:
         limit: int,
         code: str | None = None,
         text: str | None = None,
+        id_prefix: str | None = None,
     ) -> tuple[list[Body], str | None]:
         """Return a page of dead letters, newest first, and the next cursor."""
         rows = await fetch_rows(
-            self._pool, "dead_letters", tenant, stage, *parse_cursor(after), limit + 1, code, text
+            self._pool,
+            "dead_letters",
+            tenant,
+            stage,
+            *parse_cursor(after),
+            limit + 1,
+            code,
+            text,
+            *find_id_range(id_prefix),
         )
         last = rows[limit - 1] if len(rows) > limit else None
         return [dict(row) for row in rows[:limit]], format_cursor(

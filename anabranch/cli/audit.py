@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
-
-from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import format_time, get
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions
 from schemas.principals import AuditOutcome
 
 DEFAULT = RemoteOptions()
@@ -17,14 +13,13 @@ DEFAULT = RemoteOptions()
 
 def audit(
     *,
-    text: str | None = None,
+    search: str | None = None,
     actor: str | None = None,
     action: str | None = None,
     outcome: AuditOutcome | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
-    after: str | None = None,
-    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50,
+    page: PageOptions = FIRST_PAGE,
     common: RemoteOptions = DEFAULT,
 ) -> int:
     """List administrative actions, the latest first.
@@ -33,7 +28,7 @@ def audit(
 
     Parameters
     ----------
-    text
+    search
         Only actions with this text in any field.
     actor
         Only actions of this caller, such as `local` or `key:<key id>`.
@@ -45,22 +40,17 @@ def audit(
         Only actions at this time or later.
     until
         Only actions before this time.
-    after
-        Cursor printed with the previous page.
-    limit
-        Maximum number of actions.
     """
-    page = get(
+    found = get(
         "/v1/audit",
         common,
-        text=text,
+        text=search,
         actor=actor,
         action=action,
         outcome=outcome,
         **{"from": format_time(since), "to": format_time(until)},
-        after=after,
-        limit=limit,
+        **page.to_query(),
     )
     return common.show_page(
-        page, ("at", "occurred_at"), "tenant", "actor", "action", "subject", "outcome"
+        found, ("at", "occurred_at"), "tenant", "actor", "action", "subject", "outcome"
     )

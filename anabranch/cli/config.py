@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import get, post
 from anabranch.cli.options import LocalOptions, RemoteOptions
-from anabranch.cli.output import Column, print_items, print_json, print_table
+from anabranch.cli.output import Column, print_json, print_table
 
 app = App(
     name="config", help="Show settings, their schema and profiles.", result_action="return_value"
@@ -68,7 +68,7 @@ def profiles(*, common: RemoteOptions = DEFAULT) -> int:
             lambda item: ", ".join(f"{kind}={name}" for kind, name in item["profiles"].items()),
         ),
     )
-    return common.show({"profiles": items}, lambda: print_items(items, columns))
+    return common.show({"profiles": items}, lambda: common.print_items(items, columns))
 
 
 @app.command

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 
 from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
 from anabranch.cli.options import LocalOptions
-from anabranch.cli.output import Column, print_items, print_table
+from anabranch.cli.output import Column, print_table
 
 if TYPE_CHECKING:
     from sql.pool import Pool
@@ -59,7 +59,7 @@ def status(*, common: LocalOptions = DEFAULT) -> int:
         "file",
         ("applied_at", lambda row: row["applied_at"] or "pending"),
     )
-    return common.show({"migrations": rows}, lambda: print_items(rows, columns))
+    return common.show({"migrations": rows}, lambda: common.print_items(rows, columns))
 
 
 @app.command

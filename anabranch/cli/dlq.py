@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import call_api, get, post
-from anabranch.cli.names import DOCUMENTS, call_by_name
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.names import DEAD_LETTERS, DOCUMENTS, call_by_name, find_id
+from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions
 from anabranch.cli.output import choose_display_name, print_fields, print_stderr
 from anabranch.cli.rates import Rate
 from schemas.errors import NotFound
@@ -32,8 +30,8 @@ def list_dead_letters(
     by_cause: Annotated[bool, Flag] = False,
     stage: str | None = None,
     code: str | None = None,
-    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
-    after: str | None = None,
+    search: str | None = None,
+    page: PageOptions = FIRST_PAGE,
     common: RemoteOptions = DEFAULT,
 ) -> int:
     """List open dead letters, the latest first.
@@ -46,17 +44,15 @@ def list_dead_letters(
         Only dead letters of this stage.
     code
         Only dead letters with this error code.
-    limit
-        Maximum number of dead letters.
-    after
-        Cursor printed with the previous page.
+    search
+        Only dead letters with this text in the error or in a name of the document.
     """
     if by_cause:
         causes = get("/v1/dead-letters/causes", common)
         columns = ("events", "stage", "code", "first", "last", "latest_detail")
         return common.show_page(causes, *columns)
     return common.show_page(
-        get("/v1/dead-letters", common, stage=stage, code=code, limit=limit, after=after),
+        get("/v1/dead-letters", common, stage=stage, code=code, text=search, **page.to_query()),
         *("event_id", "stage", "code", "attempts", "dead_lettered_at"),
         ("document", choose_display_name),
         "detail",
@@ -64,17 +60,21 @@ def list_dead_letters(
 
 
 @app.command
-def show(event: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
+def show(event: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Show a dead letter: its position in the log, the error and the remedy.
 
     Parameters
     ----------
     event
-        Event id.
+        Event id, or its first digits.
     """
-    dead_letter = next(
-        (item for item in _iter_dead_letters(common) if item["event_id"] == str(event)), None
-    )
+
+    async def fetch(client: ApiClient) -> dict[str, Any] | None:
+        event_id = await find_id(client, DEAD_LETTERS, event)
+        items = (await client.get(DEAD_LETTERS.path, id_prefix=event_id))["items"]
+        return items[0] if items else None
+
+    dead_letter = call_api(common, fetch)
     if dead_letter is None:
         raise NotFound(
             f"No open dead letter {event}.",
@@ -83,18 +83,9 @@ def show(event: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     return common.show(dead_letter, lambda: print_fields(dead_letter))
 
 
-def _iter_dead_letters(common: RemoteOptions) -> Iterator[dict[str, Any]]:
-    after = None
-    while True:
-        page = get("/v1/dead-letters", common, limit=500, after=after)
-        yield from page["items"]
-        if (after := page["next"]) is None:
-            return
-
-
 @app.command
 def redrive(
-    *events: UUID,
+    *events: str,
     stage: str | None = None,
     code: str | None = None,
     everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
@@ -108,7 +99,7 @@ def redrive(
     Parameters
     ----------
     events
-        Event ids.
+        Event ids, or their first digits.
     stage
         Redrive dead letters of this stage.
     code
@@ -120,11 +111,13 @@ def redrive(
     rate
         Maximum events per second: 50, or 50/s.
     """
-    selection = _build_selection(events, stage, code, everything, dry_run) | {"per_second": rate}
-    return _print_redrive(
-        call_api(common, lambda client: _redrive(client, selection, common), stages=("all",)),
-        common,
-    )
+    selection = _build_selection((), stage, code, everything, dry_run) | {"per_second": rate}
+
+    async def run(client: ApiClient) -> dict[str, Any]:
+        event_ids = [await find_id(client, DEAD_LETTERS, event) for event in events] or None
+        return await _redrive(client, selection | {"event_ids": event_ids}, common)
+
+    return _print_redrive(call_api(common, run, stages=("all",)), common)
 
 
 def retry(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:

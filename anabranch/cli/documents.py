@@ -12,13 +12,12 @@ from cyclopts.validators import Number
 from anabranch.cli.api_calls import get
 from anabranch.cli.errors import FAILED
 from anabranch.cli.names import DOCUMENTS, call_by_name, get_by_name
-from anabranch.cli.options import RemoteOptions, make_conflict_error
+from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions, make_conflict_error
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     choose_display_name,
     confirm,
     print_fields,
-    print_items,
     print_stderr,
     resume_hint,
 )
@@ -47,19 +46,21 @@ app.command(
 @app.command(name="list")
 def list_documents(
     *,
+    search: str | None = None,
     external_id: str | None = None,
     collection: str | None = None,
     tag: str | None = None,
     state: DocumentState | None = None,
     failed: Annotated[bool, Flag] = False,
-    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
-    after: str | None = None,
+    page: PageOptions = FIRST_PAGE,
     common: RemoteOptions = DEFAULT,
 ) -> int:
     """List documents, newest first.
 
     Parameters
     ----------
+    search
+        Only documents with this text in the title or file name.
     external_id
         Only the document with this external id.
     collection
@@ -70,26 +71,22 @@ def list_documents(
         Only documents whose latest revision is in this state.
     failed
         Short for --state failed.
-    limit
-        Maximum number of documents.
-    after
-        Cursor printed with the previous page.
     """
     if failed and state not in (None, "failed"):
         raise make_conflict_error("--failed", f"--state {state}")
     state_filter = "failed" if failed else state
-    page = get(
+    found = get(
         "/v1/documents",
         common,
+        text=search,
         external_id=external_id,
         collection=collection,
         tag=tag,
         state=state_filter,
-        limit=limit,
-        after=after,
+        **page.to_query(),
     )
     return common.show_page(
-        page,
+        found,
         *("document_id", "state"),
         ("chunks", "chunks_count"),
         "collection",
@@ -119,7 +116,7 @@ def show(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     )
     for warning in details.get("warnings", []):
         print(f"{'warning':18} {warning['detail']} [{warning['code']}]")
-    print_items(
+    common.print_items(
         details.get("stages", []),
         (
             *("stage", "state", "attempts"),

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import call_api, get, post
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions
 from anabranch.cli.output import print_fields, print_table
 
 app = App(
@@ -23,27 +22,22 @@ DEFAULT = RemoteOptions()
 @app.command(name="list")
 def list_entities(
     *,
-    text: str | None = None,
+    search: str | None = None,
     kind: Annotated[str | None, Parameter(name="--type")] = None,
-    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
-    after: str | None = None,
+    page: PageOptions = FIRST_PAGE,
     common: RemoteOptions = DEFAULT,
 ) -> int:
     """List entities, most mentioned first.
 
     Parameters
     ----------
-    text
+    search
         Only entities with this text in a name or alias.
     kind
         Only entities of this type, such as PERSON or ORG.
-    limit
-        Maximum number of entities.
-    after
-        Cursor printed with the previous page.
     """
     return common.show_page(
-        get("/v1/entities", common, text=text, type=kind, limit=limit, after=after),
+        get("/v1/entities", common, text=search, type=kind, **page.to_query()),
         *("id", "type", "mentions", "name"),
         ("added aliases", lambda item: ", ".join(item["added_aliases"])),
     )

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import format_time, get, post
 from anabranch.cli.erase import run_erase
-from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions
+from anabranch.cli.options import FIRST_PAGE, JUDGEMENT_STAGES, PageOptions, RemoteOptions
 from schemas.facts import FactStatus
 
 app = App(
@@ -81,8 +80,7 @@ def add(
 def list_facts(
     *,
     status: FactStatus | None = None,
-    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
-    after: str | None = None,
+    page: PageOptions = FIRST_PAGE,
     common: RemoteOptions = DEFAULT,
 ) -> int:
     """List facts, the newest first.
@@ -91,17 +89,14 @@ def list_facts(
     ----------
     status
         Only facts in this status.
-    limit
-        Maximum number of facts.
-    after
-        Cursor printed with the previous page.
     """
-    page = get("/v1/facts", common, status=status, limit=limit, after=after)
+    found = get("/v1/facts", common, status=status, **page.to_query())
     return common.show_page(
-        page,
+        found,
         *("fact_id", "status"),
         ("fact", lambda item: f"{item['subject']} {item['predicate']} {item['object']}"),
         *("certainty", "stated_by", "stated_at"),
+        optional=("certainty", "stated_by"),
     )
 
 

@@ -30,6 +30,7 @@ class NamedResource:
 
     path: str
     noun: str
+    list_command: str
     id_field: str
     filter: str
     """Parameter of the list that finds names and first digits of ids."""
@@ -38,12 +39,19 @@ class NamedResource:
 
 
 DOCUMENTS = NamedResource(
-    *("/v1/documents", "document", "document_id", "name"),
+    *("/v1/documents", "document", "documents list", "document_id", "name"),
     ("external_id", "title", "filename"),
     choose_display_name,
 )
 RUNS = NamedResource(
-    *("/v1/runs", "run", "run_id", "id_prefix"), (), lambda run: str(run.get("query") or "")
+    *("/v1/runs", "run", "runs list", "run_id", "id_prefix"),
+    (),
+    lambda run: str(run.get("query") or ""),
+)
+DEAD_LETTERS = NamedResource(
+    *("/v1/dead-letters", "dead letter", "dlq list", "event_id", "id_prefix"),
+    (),
+    lambda dead_letter: f"{dead_letter['stage']} {dead_letter['code']}",
 )
 
 
@@ -113,7 +121,9 @@ async def find_id(
         return str(UUID(name))
     page = await _fetch_matches(client, resource, name)
     by_name = [item for item in page["items"] if _has_name(item, resource, name)]
-    candidates = by_name or page["items"]
+    # A dead letter is listed once for each stage.
+    distinct = {item[resource.id_field]: item for item in by_name or page["items"]}
+    candidates = list(distinct.values())
     if len(candidates) == 1 and not page.get("next"):
         if is_exact and not by_name:
             raise InvalidRequest(
@@ -134,7 +144,7 @@ async def find_id(
         remedy=(
             f"Did you mean one of these?{_format_candidates(near, resource)}"
             if near
-            else f"List {resource.noun}s with `anabranch {resource.noun}s list`."
+            else f"List {resource.noun}s with `anabranch {resource.list_command}`."
         ),
     )
 

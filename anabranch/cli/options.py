@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from anabranch.cli.output import (
     Column,
@@ -70,6 +73,11 @@ class CommonOptions:
         bool, Parameter(negative="", env_var="NO_COLOR", help="Disable colors.")
     ] = False
 
+    wide: Annotated[
+        bool,
+        Parameter(negative="", help="Print whole columns, also beyond the width of the terminal."),
+    ] = False
+
     @property
     def is_json(self) -> bool:
         return self.as_json or self.output != "text"
@@ -91,11 +99,28 @@ class CommonOptions:
             print_text()
         return 0
 
-    def show_page(self, page: dict[str, Any], *columns: Column) -> int:
-        """Print a page as JSON or as a table, with the cursor of the next page. Return 0."""
+    def print_items(
+        self,
+        items: Iterable[dict[str, Any]],
+        columns: Sequence[Column],
+        *,
+        optional: Collection[str] = (),
+    ) -> None:
+        """Print a table, cut to the width of the terminal unless --wide is given."""
+        is_cut = sys.stdout.isatty() and not self.wide
+        max_width = shutil.get_terminal_size().columns if is_cut else None
+        print_items(items, columns, max_width=max_width, optional=optional)
+
+    def show_page(
+        self, page: dict[str, Any], *columns: Column, optional: Collection[str] = ()
+    ) -> int:
+        """Print a page as JSON or as a table, with the cursor of the next page. Return 0.
+
+        A terminal too narrow for the table shows no `optional` columns.
+        """
 
         def print_text() -> None:
-            print_items(page["items"], columns)
+            self.print_items(page["items"], columns, optional=optional)
             print_next_page(page.get("next"), quiet=self.quiet)
 
         return self.show(page, print_text)
@@ -182,6 +207,23 @@ class RemoteOptions(CommonOptions):
         str | None,
         Parameter(help="Tenant to act for, instead of the credential's own. Operators only."),
     ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PageOptions:
+    """Options of lists that are read page by page."""
+
+    limit: Annotated[
+        int, Parameter(help="Maximum number of items.", validator=Number(gte=1, lte=500))
+    ] = 50
+    after: Annotated[str | None, Parameter(help="Cursor printed with the previous page.")] = None
+
+    def to_query(self) -> dict[str, Any]:
+        return {"limit": self.limit, "after": self.after}
+
+
+FIRST_PAGE = PageOptions()
 
 
 def make_conflict_error(first_option: str, second_option: str) -> InvalidRequest:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,24 +51,95 @@ def print_next_page(after: str | None, *, quiet: bool) -> None:
         print_stderr(f"more: --after {after}", quiet=quiet)
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print columns as wide as their longest cell, without colors, for pipes."""
-    cells = [[format_cell(value) for value in row] for row in rows]
-    widths = [
-        max(len(line[column]) for line in [list(headings), *cells])
-        for column in range(len(headings))
+GAP = "  "
+MIN_COLUMN = 6
+ID_DIGITS = 8
+FULL_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+SHORTENED_IDS = ("document_id", "run_id", "event_id")
+"""Columns of ids of which commands accept the first digits."""
+TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    max_width: int | None = None,
+    optional: Collection[str] = (),
+) -> None:
+    """Print columns as wide as their longest cell.
+
+    Where lines exceed `max_width`, the optional columns are left out and others cut.
+    """
+    lines = [list(headings), *([format_cell(value) for value in row] for row in rows)]
+    if max_width is not None and _measure(lines) > max_width:
+        lines = _cut_lines(lines, max_width, optional)
+    widths = _find_widths(lines)
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print(GAP.join(cells).rstrip())
+
+
+def _find_widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
+def _measure(lines: Sequence[Sequence[str]]) -> int:
+    widths = _find_widths(lines)
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _cut_lines(
+    lines: Sequence[Sequence[str]], max_width: int, optional: Collection[str]
+) -> list[list[str]]:
+    """Shorten ids and times, then cut the widest columns, but no id that a command needs whole."""
+    columns = [
+        [heading, *(_shorten(cell, is_id=heading in SHORTENED_IDS) for cell in cells)]
+        for heading, *cells in zip(*lines, strict=True)
+        if heading not in optional
     ]
-    for line in [list(headings), *cells]:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        )
+    limits = [
+        width
+        if any(FULL_ID.fullmatch(cell) for cell in cells)
+        else max(MIN_COLUMN, max(map(len, cells), default=0))
+        for (_, *cells), width in zip(columns, (max(map(len, one)) for one in columns), strict=True)
+    ]
+    can_cut = {
+        number
+        for number, (_, *cells) in enumerate(columns)
+        if limits[number] > ID_DIGITS and not any(FULL_ID.fullmatch(cell) for cell in cells)
+    }
+    excess = sum(limits) + len(GAP) * (len(limits) - 1) - max_width
+    while excess > 0 and can_cut:
+        widest = max(can_cut, key=lambda number: (limits[number], number))
+        limits[widest] -= 1
+        excess -= 1
+        if limits[widest] <= MIN_COLUMN:
+            can_cut.remove(widest)
+    cut_columns = [
+        [cell if len(cell) <= limit else f"{cell[: limit - 1]}…" for cell in column]
+        for column, limit in zip(columns, limits, strict=True)
+    ]
+    return list(map(list, zip(*cut_columns, strict=True)))
+
+
+def _shorten(cell: str, *, is_id: bool) -> str:
+    if is_id and FULL_ID.fullmatch(cell):
+        return cell[:ID_DIGITS]
+    return f"{time[1]} {time[2]}" if (time := TIME.fullmatch(cell)) else cell
 
 
 Column = str | tuple[str, str | Callable[[dict[str, Any]], object]]
 """The name of a field, or a heading with the name of a field or a function of the item."""
 
 
-def print_items(items: Iterable[dict[str, Any]], columns: Sequence[Column]) -> None:
+def print_items(
+    items: Iterable[dict[str, Any]],
+    columns: Sequence[Column],
+    *,
+    max_width: int | None = None,
+    optional: Collection[str] = (),
+) -> None:
     fields = [(column, column) if isinstance(column, str) else column for column in columns]
     print_table(
         [heading for heading, _ in fields],
@@ -75,6 +147,8 @@ def print_items(items: Iterable[dict[str, Any]], columns: Sequence[Column]) -> N
             [item.get(field) if isinstance(field, str) else field(item) for _, field in fields]
             for item in items
         ],
+        max_width=max_width,
+        optional=optional,
     )
 
 

@@ -11,7 +11,7 @@ from anabranch.cli.api_calls import call_api, format_time, get
 from anabranch.cli.errors import FAILED, OK, REFUSED
 from anabranch.cli.http_client import ApiClient
 from anabranch.cli.names import RUNS, call_by_name, find_id, get_by_name
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions
 from anabranch.cli.output import print_stderr, print_table, to_single_line
 from anabranch.cli.query import (
     NO_OPTIONS,
@@ -34,20 +34,19 @@ DEFAULT = RemoteOptions()
 @app.command(name="list")
 def list_runs(
     *,
-    text: str | None = None,
+    search: str | None = None,
     outcome: RunOutcome | None = None,
     profile: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
-    limit: int = 50,
-    after: str | None = None,
+    page: PageOptions = FIRST_PAGE,
     common: RemoteOptions = DEFAULT,
 ) -> int:
     """List runs, the latest first.
 
     Parameters
     ----------
-    text
+    search
         Only runs with this text in the question or the answer.
     outcome
         Only runs that ended so, or that are running.
@@ -57,23 +56,18 @@ def list_runs(
         Only runs received at this time or later.
     until
         Only runs received before this time.
-    limit
-        Maximum number of runs.
-    after
-        Cursor printed with the previous page.
     """
-    page = get(
+    found = get(
         "/v1/runs",
         common,
-        text=text,
+        text=search,
         outcome=outcome,
         profile=profile,
         **{"from": format_time(since), "to": format_time(until)},
-        limit=limit,
-        after=after,
+        **page.to_query(),
     )
     columns = ("run_id", "received_at", "kind", "generation", "profile", "refused", "query")
-    return common.show_page(page, *columns)
+    return common.show_page(found, *columns, optional=("kind", "generation"))
 
 
 @app.command

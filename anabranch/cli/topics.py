@@ -16,7 +16,7 @@ from cyclopts import App, Parameter
 from anabranch.cli.api_calls import call_api, get
 from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.options import CommonOptions, LocalOptions, RemoteOptions
-from anabranch.cli.output import print_items, print_json_line, print_stderr, print_table
+from anabranch.cli.output import print_json_line, print_stderr, print_table
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
@@ -51,7 +51,7 @@ def list_topics(*, common: RemoteOptions = REMOTE) -> int:
 
 def _print_topics(topics: list[dict[str, Any]], common: CommonOptions) -> int:
     columns = ("topic", "partitions", "records")
-    return common.show({"topics": topics}, lambda: print_items(topics, columns))
+    return common.show({"topics": topics}, lambda: common.print_items(topics, columns))
 
 
 @app.command
@@ -77,7 +77,7 @@ def describe(topic: str, /, *, common: RemoteOptions = REMOTE) -> int:
     print_stderr(f"{topic}: {event_types}", quiet=common.quiet)
     partitions = details["partitions"]
     columns = ("partition", "first", "next")
-    return common.show({"partitions": partitions}, lambda: print_items(partitions, columns))
+    return common.show({"partitions": partitions}, lambda: common.print_items(partitions, columns))
 
 
 @app.command
@@ -105,7 +105,7 @@ def verify(*, common: LocalOptions = DEFAULT) -> int:
     comparisons = asyncio.run(check_topics(settings))
     rows = [asdict(comparison) for comparison in comparisons]
     columns = ("topic", "partitions", "wanted", "settings", "problem")
-    common.show({"topics": rows}, lambda: print_items(rows, columns))
+    common.show({"topics": rows}, lambda: common.print_items(rows, columns))
     for comparison in comparisons:
         if comparison.remedy:
             print_stderr(f"{comparison.topic}: {comparison.remedy}", quiet=common.quiet)
@@ -225,7 +225,7 @@ def _print_lag(
         *("stage", "generation", "group", "topic", "lag", "oldest_seconds", "acknowledged"),
         *("end", "reason"),
     )
-    print_items(_omit_idle(stages), columns)
+    common.print_items(_omit_idle(stages), columns)
     for remedy in dict.fromkeys(
         [*(stage["remedy"] for stage in stages if stage["remedy"]), *map(suggest_release, locks)]
     ):

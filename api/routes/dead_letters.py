@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from api.dependencies import PageCursor, PageLimit, ServicesDep, WholeTenant
+from api.dependencies import IdPrefix, PageCursor, PageLimit, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
 from api.responses import Page, ResponseModel, Time
 from schemas.replay_requests import DiscardRequest, RedriveRequest
@@ -77,12 +77,19 @@ async def list_dead_letters(
             description="Part of the error or of a name of the document.",
         ),
     ] = None,
+    id_prefix: IdPrefix = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[DeadLetter]:
     """List open dead letters."""
     items, next_cursor = await services.listings.list_dead_letters(
-        caller.tenant, stage=stage, code=code, text=text, after=after, limit=limit
+        caller.tenant,
+        stage=stage,
+        code=code,
+        text=text,
+        id_prefix=id_prefix,
+        after=after,
+        limit=limit,
     )
     return Page[DeadLetter].model_validate({"items": items, "next": next_cursor})
 

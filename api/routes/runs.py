@@ -11,7 +11,15 @@ from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import format_sse_event
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.dependencies import Caller, FromTime, PageCursor, PageLimit, ServicesDep, UntilTime
+from api.dependencies import (
+    Caller,
+    FromTime,
+    IdPrefix,
+    PageCursor,
+    PageLimit,
+    ServicesDep,
+    UntilTime,
+)
 from api.operations import OperationRoute, operation
 from api.responses import JsonObject, Page, ResponseModel, Time
 from api.sse import MEDIA_TYPE, stream_messages
@@ -145,10 +153,7 @@ async def list_runs(
     profile: Annotated[str | None, Query(max_length=64)] = None,
     since: FromTime = None,
     until: UntilTime = None,
-    id_prefix: Annotated[
-        str | None,
-        Query(pattern="^[0-9a-fA-F-]{4,36}$", description="First digits of the id, at least 4."),
-    ] = None,
+    id_prefix: IdPrefix = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[RunSummary]:

@@ -123,7 +123,7 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "documents chunks": [[document]],
         "documents markdown": [[document]],
         "documents amend": [[document, "--title", f"Other {CONTROL_SEQUENCES}"]],
-        "entities list": [[], ["--text", CONTROL_SEQUENCES]],
+        "entities list": [[], ["--search", CONTROL_SEQUENCES]],
         "entities show": [[entity]],
         "entities amend": [[entity, "--add-alias", "the other"], [entity]],
         "entities merge": [[other_entity, "--into", entity], [entity, "--into", entity]],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
@@ -111,3 +112,54 @@ def test_document_label_falls_back_to_other_names() -> None:
         choose_display_name({"external_id": "x"}),
         choose_display_name({}),
     ) == ("http://here/x", "Of herons", "x", None)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+DOCUMENT_ID = "7d4f1c9e-0b1c-8f6e-9a51-2f0c6f7f2f11"
+ITEM: dict[str, Any] = {
+    "document_id": DOCUMENT_ID,
+    "fact_id": DOCUMENT_ID,
+    "at": "2026-11-28T15:40:55.123456Z",
+    "n": 7,
+    "title": "A lease of the mill and of the weir, renewed by both parties " * 2,
+}
+
+
+def print_list(monkeypatch: pytest.MonkeyPatch, columns: int, **options: Any) -> list[str]:
+    """Print the item as a list command does on a terminal of that width."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    names = options.pop("names", ("document_id", "at", "n", "title"))
+    CommonOptions(**options).show_page({"items": [ITEM], "next": None}, *names, optional=("n",))
+    return terminal.getvalue().splitlines()
+
+
+def test_list_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    heading, line = print_list(monkeypatch, 60)
+    assert heading.split() == ["documen…", "at", "title"]
+    assert line.startswith("7d4f1c9e  2026-11-28 15:40  A lease") and line.endswith("…")
+    assert len(line) == 60
+
+
+def test_id_that_has_no_short_form_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, line = print_list(monkeypatch, 60, names=("fact_id", "title"))
+    assert line.startswith(DOCUMENT_ID) and len(line) == 60
+
+
+def test_wide_list_and_piped_list_are_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    CommonOptions().show_page({"items": [ITEM], "next": None}, *ITEM)
+    piped = capsys.readouterr().out.splitlines()
+    assert print_list(monkeypatch, 60, wide=True, names=tuple(ITEM)) == piped
+    assert ITEM["title"].strip() in piped[1] and ITEM["at"] in piped[1]
+
+
+def test_narrow_list_is_not_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, line = print_list(monkeypatch, 60, names=("document_id", "n"))
+    assert line.split() == [DOCUMENT_ID, "7"]
