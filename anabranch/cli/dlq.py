@@ -56,6 +56,7 @@ def list_dead_letters(
         *("event_id", "stage", "code", "attempts", "dead_lettered_at"),
         ("document", choose_display_name),
         "detail",
+        optional=("attempts", "dead_lettered_at"),
     )
 
 

@@ -40,6 +40,7 @@ def list_entities(
         get("/v1/entities", common, text=search, type=kind, **page.to_query()),
         *("id", "type", "mentions", "name"),
         ("added aliases", lambda item: ", ".join(item["added_aliases"])),
+        optional=("added aliases",),
     )
 
 

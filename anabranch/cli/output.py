@@ -98,24 +98,21 @@ def _cut_lines(
         for heading, *cells in zip(*lines, strict=True)
         if heading not in optional
     ]
-    limits = [
-        width
-        if any(FULL_ID.fullmatch(cell) for cell in cells)
-        else max(MIN_COLUMN, max(map(len, cells), default=0))
-        for (_, *cells), width in zip(columns, (max(map(len, one)) for one in columns), strict=True)
+    limits = [max(map(len, column)) for column in columns]
+    minima = [
+        limit
+        if any(map(FULL_ID.fullmatch, cells))
+        else min(limit, ID_DIGITS if heading in SHORTENED_IDS else MIN_COLUMN)
+        for (heading, *cells), limit in zip(columns, limits, strict=True)
     ]
-    can_cut = {
-        number
-        for number, (_, *cells) in enumerate(columns)
-        if limits[number] > ID_DIGITS and not any(FULL_ID.fullmatch(cell) for cell in cells)
-    }
     excess = sum(limits) + len(GAP) * (len(limits) - 1) - max_width
-    while excess > 0 and can_cut:
-        widest = max(can_cut, key=lambda number: (limits[number], number))
+    while excess > 0 and limits != minima:
+        widest = max(
+            (number for number, limit in enumerate(limits) if limit > minima[number]),
+            key=lambda number: (limits[number], number),
+        )
         limits[widest] -= 1
         excess -= 1
-        if limits[widest] <= MIN_COLUMN:
-            can_cut.remove(widest)
     cut_columns = [
         [cell if len(cell) <= limit else f"{cell[: limit - 1]}…" for cell in column]
         for column, limit in zip(columns, limits, strict=True)

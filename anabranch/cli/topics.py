@@ -225,7 +225,7 @@ def _print_lag(
         *("stage", "generation", "group", "topic", "lag", "oldest_seconds", "acknowledged"),
         *("end", "reason"),
     )
-    common.print_items(_omit_idle(stages), columns)
+    common.print_items(_omit_idle(stages), columns, optional=("group", "oldest_seconds"))
     for remedy in dict.fromkeys(
         [*(stage["remedy"] for stage in stages if stage["remedy"]), *map(suggest_release, locks)]
     ):

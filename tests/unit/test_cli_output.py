@@ -141,8 +141,8 @@ def print_list(monkeypatch: pytest.MonkeyPatch, columns: int, **options: Any) ->
 
 def test_list_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     heading, line = print_list(monkeypatch, 60)
-    assert heading.split() == ["documen…", "at", "title"]
-    assert line.startswith("7d4f1c9e  2026-11-28 15:40  A lease") and line.endswith("…")
+    assert heading.split() == ["document_id", "at", "title"]
+    assert line.startswith("7d4f1c9e     2026-11-28 15:40  A lease") and line.endswith("…")
     assert len(line) == 60
 
 
