@@ -49,6 +49,12 @@ async def inspect_database(dsn: str) -> DatabaseState:
         )
 
 
+async def fetch_table_sizes(dsn: str) -> list[dict[str, Any]]:
+    """Return the bytes and the estimated rows of each table. Raises DatabaseUnavailable."""
+    async with _open_session(dsn) as connection:
+        return [dict(row) for row in await connection.fetch(load_query("table_sizes"))]
+
+
 @dataclass(frozen=True, slots=True)
 class DirectAccess:
     """Access of the role with which clients read tables directly.

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 
 from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import print_stderr
 from anabranch.cli.server_connection import open_client
 from anabranch.config.loader import suggest_scheme
 from anabranch.doctor import connections
@@ -43,11 +45,21 @@ async def run_server_checks(url: str, common: RemoteOptions) -> Sequence[Finding
 STATE_LABELS = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
 
 
-def doctor(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
+def doctor(
+    *,
+    bundle: Path | None = None,
+    common: RemoteOptions = RemoteOptions(),  # noqa: B008
+) -> int:
     """Check this machine and its connections, or those of --server, without changing anything.
 
     The checks of a server need the role of an operator; others get its readiness. Exits 1 if a
     check fails.
+
+    Parameters
+    ----------
+    bundle
+        Also write an archive (.zip) for a bug report: versions, settings, findings, consumer lag,
+        sizes of tables and the last lines of the log. Secrets are masked.
     """
     from anabranch.process.logs import configure_logs
 
@@ -57,6 +69,11 @@ def doctor(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
         settings = common.load_settings()
         configure_logs(settings.logging)  # to stderr: unconfigured, structlog prints to stdout
         findings = asyncio.run(run_checks(settings))
+    if bundle is not None:
+        from anabranch.cli.support_bundle import write_bundle
+
+        names = asyncio.run(write_bundle(bundle, common, findings))
+        print_stderr(f"{bundle}: {', '.join(names)}", quiet=common.quiet)
     has_failed = any(finding.state == "fail" for finding in findings)
     if common.is_json:
         common.print_result(

@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import get
 from anabranch.cli.errors import FAILED
-from anabranch.cli.names import DOCUMENTS, call_by_name, get_by_name
+from anabranch.cli.names import DOCUMENTS, call_by_name, call_with_id, get_by_name
 from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions, make_conflict_error
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
@@ -125,6 +125,50 @@ def show(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:
         ),
     )
     return 0
+
+
+@app.command(name="open")
+def open_page(
+    document: str,
+    /,
+    *,
+    browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
+    common: RemoteOptions = DEFAULT,
+) -> int:
+    """Print the link of a document's page in the web UI, and open it in a browser.
+
+    Sign in once with the link of `anabranch open`.
+
+    Parameters
+    ----------
+    document
+        Id, its first digits, external id, title or file name of the document.
+    browser
+        Open the page if there is a graphical browser.
+    """
+    import webbrowser
+
+    from anabranch.cli.up_extras import has_screen
+
+    link = asyncio.run(_find_page(document, common))
+
+    def print_link() -> None:
+        print(link["url"])
+        if browser and has_screen():
+            webbrowser.open(link["url"])
+
+    return common.show(link, print_link)
+
+
+async def _find_page(document: str, common: RemoteOptions) -> dict[str, Any]:
+    from anabranch.cli.server_connection import open_lasting_client
+
+    async with open_lasting_client(common) as client:
+        details = await call_with_id(
+            client, DOCUMENTS, document, lambda client, found: client.get(f"/v1/documents/{found}")
+        )
+        page = f"{client.url}/ui/documents/{details['document_id']}"
+        return {"document_id": details["document_id"], "url": page}
 
 
 @app.command

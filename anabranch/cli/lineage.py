@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.names import DOCUMENTS, RUNS, get_by_name
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_stderr, to_single_line
+from anabranch.cli.output import print_stderr, remove_emphasis, to_single_line
 from schemas.errors import InvalidRequest
 
 Flag = Parameter(negative="")
@@ -110,7 +110,7 @@ def print_lineage(
 
 
 def _format_run(result: dict[str, Any]) -> Iterable[str]:
-    yield f"{result['question']}\n{result['answer'] or 'refused'}"
+    yield f"{result['question']}\n{remove_emphasis(result['answer'] or 'refused')}"
     for citation in result["citations"]:
         pages = f" · p. {', '.join(map(str, citation['pages']))}" if citation["pages"] else ""
         name = to_single_line(

@@ -11,7 +11,7 @@ from anabranch.cli.credentials import is_private, normalize_server, remove_token
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_fields, print_stderr
 from schemas.api_keys import Identity
-from schemas.errors import InvalidRequest, NotFound
+from schemas.errors import InvalidRequest
 
 DEFAULT = RemoteOptions()
 
@@ -92,17 +92,9 @@ def print_login_link(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa
 
 
 async def _create_link(common: RemoteOptions) -> dict[str, str]:
-    from anabranch.cli.http_client import ApiClient
-    from anabranch.cli.server_connection import find_lasting_server
+    from anabranch.cli.server_connection import open_lasting_client
 
-    server = await find_lasting_server(common)
-    if server is None:
-        raise NotFound(
-            f"No server is running in {common.load_settings().data_dir}.",
-            code="NO_SERVER",
-            remedy="Start one with `anabranch up`, or give the URL of one with --server.",
-        )
-    async with ApiClient(*server) as client:
+    async with open_lasting_client(common) as client:
         link = await client.post("/v1/login-links", {})
     return {
         "url": link["url"] if "://" in link["url"] else client.url + link["url"],

@@ -71,7 +71,7 @@ def call_by_name(
     """
     return call_api(
         common,
-        lambda client: _call_with_id(client, resource, name, work, is_exact),
+        lambda client: call_with_id(client, resource, name, work, is_exact),
         stages=stages,
     )
 
@@ -88,12 +88,12 @@ def get_by_name(
     )
 
 
-async def _call_with_id(
+async def call_with_id(
     client: ApiClient,
     resource: NamedResource,
     name: str,
     work: Callable[[ApiClient, str], Awaitable[T]],
-    is_exact: bool,
+    is_exact: bool = False,
 ) -> T:
     item_id = await find_id(client, resource, name, is_exact=is_exact)
     try:

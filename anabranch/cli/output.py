@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Any
 
-from anabranch.process.terminal import escape_controls
+from anabranch.process.terminal import escape_controls, get_unescaped
 from schemas.errors import ConfigurationError, TransientError
 
 SCHEMA_VERSION = 1
@@ -147,6 +148,23 @@ def print_items(
         max_width=max_width,
         optional=optional,
     )
+
+
+EMPHASIS = re.compile(r"\*\*([^*\n]+)\*\*")
+"""Marks of the answer around the value that was asked for."""
+
+
+def remove_emphasis(text: str) -> str:
+    return EMPHASIS.sub(r"\1", text)
+
+
+def print_answer(text: str, *, no_color: bool) -> None:
+    """Print the text of an answer: emphasis is bold on a terminal, and left out elsewhere."""
+    if no_color or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        print(remove_emphasis(text))
+        return
+    bold = EMPHASIS.sub("\x1b[1m\\1\x1b[22m", escape_controls(text))
+    print(bold, file=get_unescaped(sys.stdout), flush=True)
 
 
 def print_stderr(text: str, *, quiet: bool = False) -> None:

@@ -17,7 +17,7 @@ from cyclopts.validators import Number
 from anabranch.cli.api_calls import post
 from anabranch.cli.errors import OK, REFUSED, translate_phrases
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
-from anabranch.cli.output import print_json_line, print_stderr, to_single_line
+from anabranch.cli.output import print_answer, print_json_line, print_stderr, to_single_line
 from schemas.errors import TransientError
 
 Flag = Parameter(negative="")
@@ -162,7 +162,8 @@ def query(
         else post("/v1/query", body, common, stages=QUERY_STAGES)
     )
     if not common.is_json:
-        print(answer["message"] if answer["refused"] else answer["answer"])
+        answer_text = answer["message"] if answer["refused"] else answer["answer"]
+        print_answer(answer_text, no_color=common.no_color)
         if answer.get("code") == "NO_SUCH_COLLECTION":
             print_stderr("  → List collections with `anabranch collections list`.")
         for citation in answer["citations"]:

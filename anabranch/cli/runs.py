@@ -12,7 +12,13 @@ from anabranch.cli.errors import FAILED, OK, REFUSED
 from anabranch.cli.http_client import ApiClient
 from anabranch.cli.names import RUNS, call_by_name, find_id, get_by_name
 from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions
-from anabranch.cli.output import print_stderr, print_table, to_single_line
+from anabranch.cli.output import (
+    print_answer,
+    print_stderr,
+    print_table,
+    remove_emphasis,
+    to_single_line,
+)
 from anabranch.cli.query import (
     NO_OPTIONS,
     QueryOptions,
@@ -161,7 +167,7 @@ async def _follow(client: ApiClient, run: str, common: RemoteOptions) -> int:
             return FAILED
         if name == "answer":
             if not common.is_json:
-                _print_response(data)
+                _print_response(data, common)
             return REFUSED if data.get("refused") else OK
     raise TransientError(
         "The server closed the stream before the answer.",
@@ -189,17 +195,17 @@ def show(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
         Run id, or its first digits.
     """
     details = get_by_name(RUNS, run, "", common)
-    return common.show(details, lambda: _print_run(details))
+    return common.show(details, lambda: _print_run(details, common))
 
 
-def _print_run(details: dict[str, Any]) -> None:
+def _print_run(details: dict[str, Any], common: RemoteOptions) -> None:
     for name in ("run_id", "kind", "received_at", "answered_at", "generation"):
         print(f"{name:12} {details[name]}")
     missing_question = "-" if details["response"] else "erased"
     question = details["request"]["query"] if details["request"] else missing_question
     print(f"{'question':12} {question}")
     print(f"{'candidates':12} {len(details['candidates'])}")
-    _print_response(details["response"] or {})
+    _print_response(details["response"] or {}, common)
 
 
 @app.command
@@ -218,7 +224,7 @@ def rerun(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result(result)
     else:
-        _print_response(result["response"])
+        _print_response(result["response"], common)
         print_stderr(
             "identical" if result["same"] else f"differs: {', '.join(result['differences'])}",
             quiet=common.quiet,
@@ -257,7 +263,7 @@ def _print_diff(result: dict[str, Any]) -> None:
     for name in ("then", "now"):
         side = result[name]
         print(
-            f"{name}: {side['answer'] or side['code'] or '(a search)'}\n"
+            f"{name}: {remove_emphasis(side['answer'] or side['code'] or '(a search)')}\n"
             f"      run {side['run_id']}, generation {side['generation']}, "
             f"profile {side['profile']}"
         )
@@ -279,9 +285,9 @@ def _format_rank(rank: int | None) -> str:
     return "-" if rank is None else str(rank)
 
 
-def _print_response(response: dict[str, Any]) -> None:
+def _print_response(response: dict[str, Any], common: RemoteOptions) -> None:
     if "answer" in response:
-        print(response["answer"] or response["message"])
+        print_answer(response["answer"] or response["message"], no_color=common.no_color)
     for citation in response.get("citations", []):
         print(
             f"[{citation['n']}] "

@@ -15,6 +15,7 @@ from anabranch.config.settings import Settings
 from anabranch.process.data_folder import ServerInfo, find_server, is_locked, make_folder
 from anabranch.process.database import check_database_exists
 from anabranch.process.logs import configure_logs
+from schemas.errors import NotFound
 
 START_TIMEOUT_S = 60.0
 
@@ -38,6 +39,20 @@ async def open_or_initialize_client(common: RemoteOptions) -> AsyncIterator[ApiC
     A temporary server runs all stages.
     """
     async with _open_client(common, ("all",), check_allowed=lambda settings: None) as client:
+        yield client
+
+
+@asynccontextmanager
+async def open_lasting_client(common: RemoteOptions) -> AsyncIterator[ApiClient]:
+    """Connect to a server that outlives the command. Raises NotFound if none runs."""
+    server = await find_lasting_server(common)
+    if server is None:
+        raise NotFound(
+            f"No server is running in {common.load_settings().data_dir}.",
+            code="NO_SERVER",
+            remedy="Start one with `anabranch up`, or give the URL of one with --server.",
+        )
+    async with ApiClient(*server, tenant=common.tenant) as client:
         yield client
 
 

@@ -233,3 +233,10 @@ group by stage, generation
 -- name: tenants
 -- Tenants that have documents or API keys.
 select tenant from documents union select tenant from credentials.api_keys order by tenant
+
+-- name: table_sizes
+-- Tables with their bytes, indexes included, and their estimated rows, the largest first.
+select c.relname as "table", pg_total_relation_size(c.oid) as bytes, greatest(c.reltuples, 0)::bigint as rows_estimate
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = 'anabranch' and c.relkind = 'r'
+order by bytes desc, c.relname

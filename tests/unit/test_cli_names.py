@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from anabranch.cli.http_client import ApiClient
-from anabranch.cli.names import DOCUMENTS, RUNS, NamedResource, _call_with_id, find_id
+from anabranch.cli.names import DOCUMENTS, RUNS, NamedResource, call_with_id, find_id
 from schemas.errors import AnabranchError, InvalidRequest, NotFound
 from schemas.ids import find_id_range
 
@@ -129,8 +129,8 @@ async def test_external_id_may_have_the_form_of_an_id() -> None:
     client = cast("ApiClient", ListClient())
     external_id = RENEWED_LEASE["external_id"]
     assert (
-        await _call_with_id(client, DOCUMENTS, external_id, fetch, True)
+        await call_with_id(client, DOCUMENTS, external_id, fetch, True)
         == RENEWED_LEASE["document_id"]
     )
     with pytest.raises(NotFound):
-        await _call_with_id(client, DOCUMENTS, str(UUID(int=7)), fetch, True)
+        await call_with_id(client, DOCUMENTS, str(UUID(int=7)), fetch, True)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from anabranch.cli.options import CommonOptions
-from anabranch.cli.output import choose_display_name, format_cell
+from anabranch.cli.output import choose_display_name, format_cell, print_answer
 from anabranch.cli.query import _format_location
+from anabranch.process.terminal import EscapedStream
 
 
 @pytest.mark.parametrize(
@@ -163,3 +164,21 @@ def test_wide_list_and_piped_list_are_whole(
 def test_narrow_list_is_not_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     _, line = print_list(monkeypatch, 60, names=("document_id", "n"))
     assert line.split() == [DOCUMENT_ID, "7"]
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "no_color", "expected"),
+    [
+        (True, False, "pay \x1b[1m45\x1b[22m of 2 * 3, \\x1b[2J\n"),
+        (True, True, "pay 45 of 2 * 3, \\x1b[2J\n"),
+        (False, False, "pay 45 of 2 * 3, \\x1b[2J\n"),
+    ],
+)
+def test_emphasis_is_bold_on_terminal_only(
+    is_terminal: bool, no_color: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Terminal() if is_terminal else io.StringIO()
+    monkeypatch.setattr("sys.stdout", EscapedStream(stream))
+    monkeypatch.setenv("TERM", "xterm")
+    print_answer("pay **45** of 2 * 3, \x1b[2J", no_color=no_color)
+    assert stream.getvalue() == expected
