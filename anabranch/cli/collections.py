@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import call_api, get
 from anabranch.cli.errors import FAILED
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import RemoteOptions, Yes
 from anabranch.cli.output import CONTINUES_WHILE_RUNNING, confirm, print_stderr, resume_hint
 
 app = App(
@@ -62,9 +62,7 @@ def unset_profile(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def delete(
-    name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
-) -> int:
+def delete(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
     """Delete all documents of a collection, and its default profile. Their events stay in the log;
     `anabranch erase collection` erases them too.
 
@@ -72,8 +70,6 @@ def delete(
     ----------
     name
         Collection name.
-    yes
-        Skip the confirmation prompt.
     """
     if not yes and not confirm(f"Delete all documents of collection {name}?"):
         print_stderr("nothing was deleted")

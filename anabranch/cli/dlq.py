@@ -8,7 +8,7 @@ from uuid import UUID
 from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import call_api, get, post
-from anabranch.cli.names import DEAD_LETTERS, DOCUMENTS, call_by_name, find_id
+from anabranch.cli.names import DEAD_LETTERS, DOCUMENTS, DocumentName, call_by_name, find_id
 from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions
 from anabranch.cli.output import choose_display_name, print_fields, print_stderr
 from anabranch.cli.rates import Rate
@@ -121,14 +121,8 @@ def redrive(
     return _print_redrive(call_api(common, run, stages=("all",)), common)
 
 
-def retry(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Redrive the failed events of a document and wait until done. Exits 5 if they failed again.
-
-    Parameters
-    ----------
-    document
-        Id, its first digits, external id, title or file name of the document.
-    """
+def retry(document: DocumentName, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Redrive the failed events of a document and wait until done. Exits 5 if they failed again."""
     answer = call_by_name(
         DOCUMENTS,
         document,

@@ -11,8 +11,15 @@ from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import get
 from anabranch.cli.errors import FAILED
-from anabranch.cli.names import DOCUMENTS, call_by_name, call_with_id, get_by_name
-from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions, make_conflict_error
+from anabranch.cli.names import (
+    DOCUMENTS,
+    DocumentName,
+    WholeDocumentName,
+    call_by_name,
+    call_with_id,
+    get_by_name,
+)
+from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions, Yes, make_conflict_error
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     choose_display_name,
@@ -95,14 +102,8 @@ def list_documents(
 
 
 @app.command
-def show(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Show a document and its state at each stage.
-
-    Parameters
-    ----------
-    document
-        Id, its first digits, external id, title or file name of the document.
-    """
+def show(document: DocumentName, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Show a document and its state at each stage."""
     details = get_by_name(DOCUMENTS, document, "", common)
     if common.is_json:
         common.print_result(details)
@@ -129,7 +130,7 @@ def show(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command(name="open")
 def open_page(
-    document: str,
+    document: DocumentName,
     /,
     *,
     browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
@@ -141,8 +142,6 @@ def open_page(
 
     Parameters
     ----------
-    document
-        Id, its first digits, external id, title or file name of the document.
     browser
         Open the page if there is a graphical browser.
     """
@@ -173,7 +172,7 @@ async def _find_page(document: str, common: RemoteOptions) -> dict[str, Any]:
 
 @app.command
 def chunks(
-    document: str,
+    document: DocumentName,
     /,
     *,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
@@ -184,8 +183,6 @@ def chunks(
 
     Parameters
     ----------
-    document
-        Id, its first digits, external id, title or file name of the document.
     limit
         Maximum number of chunks.
     after
@@ -204,14 +201,8 @@ def chunks(
 
 
 @app.command
-def markdown(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Show the Markdown text of a document, to which spans refer.
-
-    Parameters
-    ----------
-    document
-        Id, its first digits, external id, title or file name of the document.
-    """
+def markdown(document: DocumentName, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Show the Markdown text of a document, to which spans refer."""
 
     async def fetch(client: ApiClient, document_id: str) -> dict[str, Any]:
         text = await client.get_text(f"/v1/documents/{document_id}/markdown")
@@ -223,7 +214,7 @@ def markdown(document: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def amend(
-    document: str,
+    document: DocumentName,
     /,
     *,
     title: str | None = None,
@@ -239,8 +230,6 @@ def amend(
 
     Parameters
     ----------
-    document
-        Id, its first digits, external id, title or file name of the document.
     title
         New title, shown at once; search uses it from the next revision on. Empty removes the title.
     collection
@@ -291,17 +280,9 @@ def _parse_metadata(assignment: str) -> tuple[str, Any]:
 
 @app.command
 def delete(
-    document: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+    document: WholeDocumentName, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT
 ) -> int:
-    """Withdraw a document from all results. Its history stays in the log.
-
-    Parameters
-    ----------
-    document
-        Id, external id, title or file name of the document, in full.
-    yes
-        Skip the confirmation prompt.
-    """
+    """Withdraw a document from all results. Its history stays in the log."""
 
     async def run(client: ApiClient, document_id: str) -> dict[str, Any]:
         details = await client.get(f"/v1/documents/{document_id}")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import call_api, get
 from anabranch.cli.errors import FAILED, OK
-from anabranch.cli.names import DOCUMENTS, call_by_name
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.names import DOCUMENTS, WholeDocumentName, call_by_name
+from anabranch.cli.options import RemoteOptions, Yes
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     confirm,
@@ -35,17 +35,9 @@ POLL_S = 0.3
 
 @app.command
 def document(
-    document: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+    document: WholeDocumentName, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT
 ) -> int:
-    """Erase one document. If it is ingested again later, it starts with a new history.
-
-    Parameters
-    ----------
-    document
-        Id, external id, title or file name of the document, in full.
-    yes
-        Skip the confirmation prompt.
-    """
+    """Erase one document. If it is ingested again later, it starts with a new history."""
 
     async def erase(client: ApiClient, document_id: str) -> dict[str, Any] | None:
         label = document_id if document_id == document else f"{document_id} ({document})"
@@ -56,33 +48,25 @@ def document(
 
 
 @app.command
-def collection(
-    name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
-) -> int:
+def collection(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
     """Erase all documents of a collection.
 
     Parameters
     ----------
     name
         Collection name.
-    yes
-        Skip the confirmation prompt.
     """
     return run_erase("collection", name, yes, common)
 
 
 @app.command
-def tenant(
-    name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
-) -> int:
+def tenant(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
     """Erase all data of a tenant.
 
     Parameters
     ----------
     name
         Tenant name; `default` in embedded mode.
-    yes
-        Skip the confirmation prompt.
     """
     return run_erase("tenant", name, yes, common)
 

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import format_time, get, post
 from anabranch.cli.erase import run_erase
-from anabranch.cli.options import FIRST_PAGE, JUDGEMENT_STAGES, PageOptions, RemoteOptions
+from anabranch.cli.options import FIRST_PAGE, JUDGEMENT_STAGES, PageOptions, RemoteOptions, Yes
 from schemas.facts import FactStatus
 
 app = App(
@@ -20,6 +20,7 @@ app = App(
 )
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
+FactId = Annotated[UUID, Parameter(help="Fact id.")]
 
 
 @app.command
@@ -101,25 +102,17 @@ def list_facts(
 
 
 @app.command
-def approve(fact: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Approve a fact, so that answers use it.
-
-    Parameters
-    ----------
-    fact
-        Fact id.
-    """
+def approve(fact: FactId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Approve a fact, so that answers use it."""
     return _decide(f"/v1/facts/{fact}/approve", {}, "approved", common)
 
 
 @app.command
-def reject(fact: UUID, /, *, reason: str | None = None, common: RemoteOptions = DEFAULT) -> int:
+def reject(fact: FactId, /, *, reason: str | None = None, common: RemoteOptions = DEFAULT) -> int:
     """Reject a fact, also one that was approved before.
 
     Parameters
     ----------
-    fact
-        Fact id.
     reason
         Free text.
     """
@@ -127,18 +120,8 @@ def reject(fact: UUID, /, *, reason: str | None = None, common: RemoteOptions = 
 
 
 @app.command
-def delete(
-    fact: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
-) -> int:
-    """Erase a fact permanently, with its text in the log and the answers that cite it.
-
-    Parameters
-    ----------
-    fact
-        Fact id.
-    yes
-        Skip the confirmation prompt.
-    """
+def delete(fact: FactId, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
+    """Erase a fact permanently, with its text in the log and the answers that cite it."""
     return run_erase("fact", str(fact), yes, common)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from anabranch.cli.names import RUNS, call_by_name
+from anabranch.cli.names import RUNS, RunId, call_by_name
 from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions, make_conflict_error
 from schemas.errors import ConfigurationError, InvalidRequest
 
@@ -17,7 +17,7 @@ DEFAULT = RemoteOptions()
 
 
 def feedback(
-    run: str,
+    run: RunId,
     /,
     *,
     up: Annotated[bool, Flag] = False,
@@ -31,8 +31,6 @@ def feedback(
 
     Parameters
     ----------
-    run
-        Run id of the answer, or its first digits.
     up
         Rate the answer as useful.
     down

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import LONG_TIMEOUT_S, call_api, format_time, get, post
 from anabranch.cli.errors import FAILED, GATE_FAILED, OK
-from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions
+from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions, Yes
 from anabranch.cli.output import confirm, print_fields, print_stderr, print_table
 from schemas.errors import InvalidRequest
 
@@ -221,17 +221,13 @@ def rollback(*, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def drop(
-    name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
-) -> int:
+def drop(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
     """Drop a generation permanently, with its tables and the topics that no other generation uses.
 
     Parameters
     ----------
     name
         Generation name, such as g1.
-    yes
-        Skip the confirmation prompt.
     """
 
     async def work(client: ApiClient) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from anabranch.cli.api_calls import call_api, get
 from anabranch.cli.feedback import parse_grades, rate_run
-from anabranch.cli.names import RUNS, get_by_name
+from anabranch.cli.names import RUNS, RunId, get_by_name
 from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions
 from anabranch.cli.output import print_stderr
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound
@@ -65,7 +65,7 @@ def list_candidates(
 
 @candidates.command
 def accept(
-    run: str,
+    run: RunId,
     /,
     *,
     chunk: Annotated[tuple[str, ...], Parameter(negative="")] = (),
@@ -75,8 +75,6 @@ def accept(
 
     Parameters
     ----------
-    run
-        Run id of the answer, or its first digits.
     chunk
         Grade these passages instead: ID=GRADE, from 0 (does not help) to 3 (contains the answer).
         Repeatable.
@@ -86,14 +84,8 @@ def accept(
 
 
 @candidates.command
-def reject(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Reject the question of a run. It is not listed again.
-
-    Parameters
-    ----------
-    run
-        Run id of the answer, or its first digits.
-    """
+def reject(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Reject the question of a run. It is not listed again."""
     return common.acknowledge(rate_run(run, {"candidate_rejected": True}, common), "rejected")
 
 

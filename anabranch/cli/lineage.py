@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from anabranch.cli.errors import FAILED, OK
-from anabranch.cli.names import DOCUMENTS, RUNS, get_by_name
+from anabranch.cli.names import DOCUMENTS, RUNS, DocumentName, get_by_name
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_stderr, remove_emphasis, to_single_line
 from schemas.errors import InvalidRequest
@@ -51,7 +51,7 @@ def lineage(
 
 
 def document_lineage(
-    document: str,
+    document: DocumentName,
     /,
     *,
     prov: Annotated[bool, Flag] = False,
@@ -61,8 +61,6 @@ def document_lineage(
 
     Parameters
     ----------
-    document
-        Id, its first digits, external id, title or file name of the document.
     prov
         Print W3C PROV-JSON.
     """

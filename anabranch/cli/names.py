@@ -6,8 +6,10 @@ import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from uuid import UUID
+
+from cyclopts import Parameter
 
 from anabranch.cli.api_calls import call_api
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
 T = TypeVar("T")
+DocumentName = Annotated[
+    str,
+    Parameter(help="Id, its first digits, external id, title or file name of the document."),
+]
+WholeDocumentName = Annotated[
+    str, Parameter(help="Id, external id, title or file name of the document, in full.")
+]
+RunId = Annotated[str, Parameter(help="Run id, or its first digits.")]
 MAX_CANDIDATES = 10
 MAX_COMPARED = 500
 """Latest documents or runs whose names are compared with one that matches none."""

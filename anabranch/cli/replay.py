@@ -33,6 +33,7 @@ app = App(
 )
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
+ReplayId = Annotated[UUID, Parameter(help="Replay id.")]
 POLL_S = 0.5
 
 
@@ -133,38 +134,20 @@ def list_replays(*, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def show(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Show the progress, the rate and the remaining time of a replay.
-
-    Parameters
-    ----------
-    replay
-        Replay id.
-    """
+def show(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Show the progress, the rate and the remaining time of a replay."""
     return _print_replay(get(f"/v1/replays/{replay}", common), common)
 
 
 @app.command
-def status(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Show a replay: an alias of `show`.
-
-    Parameters
-    ----------
-    replay
-        Replay id.
-    """
+def status(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Show a replay: an alias of `show`."""
     return show(replay, common=common)
 
 
 @app.command
-def watch(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Follow a replay until it ends or is paused. Exits as `start` does, and 1 if it is paused.
-
-    Parameters
-    ----------
-    replay
-        Replay id.
-    """
+def watch(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Follow a replay until it ends or is paused. Exits as `start` does, and 1 if it is paused."""
     snapshot = call_api(
         common,
         lambda client: _wait_until_ended(client, str(replay), common, wait_states=("running",)),
@@ -175,38 +158,20 @@ def watch(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def pause(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Pause a replay.
-
-    Parameters
-    ----------
-    replay
-        Replay id.
-    """
+def pause(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Pause a replay."""
     return _print_replay(post(f"/v1/replays/{replay}/pause", {}, common), common)
 
 
 @app.command
-def resume(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Resume a paused or failed replay.
-
-    Parameters
-    ----------
-    replay
-        Replay id.
-    """
+def resume(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Resume a paused or failed replay."""
     return _print_replay(post(f"/v1/replays/{replay}/resume", {}, common), common)
 
 
 @app.command
-def cancel(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Cancel a replay. Events that it has replayed stay.
-
-    Parameters
-    ----------
-    replay
-        Replay id.
-    """
+def cancel(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Cancel a replay. Events that it has replayed stay."""
     return _print_replay(post(f"/v1/replays/{replay}/cancel", {}, common), common)
 
 

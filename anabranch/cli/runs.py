@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from anabranch.cli.api_calls import call_api, format_time, get
 from anabranch.cli.errors import FAILED, OK, REFUSED
 from anabranch.cli.http_client import ApiClient
-from anabranch.cli.names import RUNS, call_by_name, find_id, get_by_name
+from anabranch.cli.names import RUNS, RunId, call_by_name, find_id, get_by_name
 from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions
 from anabranch.cli.output import (
     print_answer,
@@ -113,27 +113,15 @@ async def _start(
 
 
 @app.command
-def status(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Show the state and the steps of a run.
-
-    Parameters
-    ----------
-    run
-        Run id, or its first digits.
-    """
+def status(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Show the state and the steps of a run."""
     status = get_by_name(RUNS, run, "/status", common)
     return common.show(status, lambda: _print_status(status))
 
 
 @app.command
-def cancel(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Cancel a run and its model calls. A run that has ended stays as it is.
-
-    Parameters
-    ----------
-    run
-        Run id, or its first digits.
-    """
+def cancel(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Cancel a run and its model calls. A run that has ended stays as it is."""
     status = call_by_name(
         RUNS,
         run,
@@ -145,14 +133,9 @@ def cancel(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def stream(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
+def stream(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Print the steps of a run, from its start, and its answer. Exits 4 if the answer is refused,
     1 if the run stopped without one.
-
-    Parameters
-    ----------
-    run
-        Run id, or its first digits.
     """
     return call_by_name(RUNS, run, common, lambda client, run_id: _follow(client, run_id, common))
 
@@ -186,14 +169,8 @@ def _print_status(run: dict[str, Any]) -> None:
 
 
 @app.command
-def show(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Show the question, the answer and the record of a run.
-
-    Parameters
-    ----------
-    run
-        Run id, or its first digits.
-    """
+def show(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Show the question, the answer and the record of a run."""
     details = get_by_name(RUNS, run, "", common)
     return common.show(details, lambda: _print_run(details, common))
 
@@ -209,14 +186,9 @@ def _print_run(details: dict[str, Any], common: RemoteOptions) -> None:
 
 
 @app.command
-def rerun(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
+def rerun(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Answer a past question again from its recorded candidates and scores. Exits 1 if the
     answer differs.
-
-    Parameters
-    ----------
-    run
-        Run id, or its first digits.
     """
     result = call_by_name(
         RUNS, run, common, lambda client, run_id: client.post(f"/v1/runs/{run_id}/rerun", {})
@@ -238,13 +210,11 @@ def rerun(run: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def diff(run: str, other: str | None = None, /, *, common: RemoteOptions = DEFAULT) -> int:
+def diff(run: RunId, other: str | None = None, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Compare a run with a later one, or with the same question asked now.
 
     Parameters
     ----------
-    run
-        Run id, or its first digits.
     other
         Id of a later run, or its first digits. Without it, the question is asked now, as a new
         run.

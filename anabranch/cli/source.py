@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import call_api, get
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import RemoteOptions, Yes
 from anabranch.cli.output import confirm, print_fields
 from anabranch.identity.approvals import approve
 from schemas.errors import InvalidRequest, NotFound
@@ -278,7 +278,7 @@ def remove(
     /,
     *,
     withdraw: Annotated[bool, Flag] = False,
-    yes: Annotated[bool, Flag] = False,
+    yes: Yes = False,
     common: RemoteOptions = DEFAULT,
 ) -> int:
     """Remove a source and its replication slot. Its documents stay.
@@ -289,8 +289,6 @@ def remove(
         Name of the source.
     withdraw
         Withdraw its documents, too.
-    yes
-        Skip the confirmation prompt.
     """
 
     async def run(client: ApiClient) -> dict[str, Any]:
@@ -308,9 +306,7 @@ def remove(
 
 
 @app.command
-def reset(
-    name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
-) -> int:
+def reset(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
     """Reset a source after its database was restored, so that its positions repeat.
 
     Stop the connector, restore the database, reset the source, and start the connector with a new
@@ -320,8 +316,6 @@ def reset(
     ----------
     name
         Name of the source, or the ce_source of a producer that numbers its changes.
-    yes
-        Skip the confirmation prompt.
     """
 
     async def run(client: ApiClient) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from anabranch.cli.errors import FAILED, OK
-from anabranch.cli.options import CommonOptions, LocalOptions
+from anabranch.cli.options import CommonOptions, LocalOptions, Yes
 from anabranch.cli.output import print_stderr
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ DEFAULT = LocalOptions()
 def down(
     *,
     erase: Annotated[bool, Flag] = False,
-    yes: Annotated[bool, Flag] = False,
+    yes: Yes = False,
     common: LocalOptions = DEFAULT,
 ) -> int:
     """Stop the server of a data folder.
@@ -286,8 +286,6 @@ def down(
     ----------
     erase
         Delete the data folder afterwards: tables (also those outside it), documents and keys.
-    yes
-        Skip the confirmation prompt.
     """
     from anabranch.cli.output import confirm
     from anabranch.process.folder_removal import (
