@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import call_api, get
 from anabranch.cli.errors import FAILED
-from anabranch.cli.options import RemoteOptions, Yes
+from anabranch.cli.options import CollectionName, RemoteOptions, Yes
 from anabranch.cli.output import CONTINUES_WHILE_RUNNING, confirm, print_stderr, resume_hint
 
 app = App(
@@ -50,26 +50,15 @@ def set_profile(name: str, profile: str, /, *, common: RemoteOptions = DEFAULT) 
 
 
 @app.command(name="unset-profile")
-def unset_profile(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Unset the default profile of a collection.
-
-    Parameters
-    ----------
-    name
-        Collection name.
-    """
+def unset_profile(name: CollectionName, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Unset the default profile of a collection."""
     return _configure(name, None, common)
 
 
 @app.command
-def delete(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
+def delete(name: CollectionName, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
     """Delete all documents of a collection, and its default profile. Their events stay in the log;
     `anabranch erase collection` erases them too.
-
-    Parameters
-    ----------
-    name
-        Collection name.
     """
     if not yes and not confirm(f"Delete all documents of collection {name}?"):
         print_stderr("nothing was deleted")

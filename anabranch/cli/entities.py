@@ -17,6 +17,7 @@ app = App(
     result_action="return_value",
 )
 DEFAULT = RemoteOptions()
+EntityName = Annotated[str, Parameter(help="Name, alias or id of the entity.")]
 
 
 @app.command(name="list")
@@ -46,7 +47,7 @@ def list_entities(
 
 @app.command
 def show(
-    entity: str,
+    entity: EntityName,
     /,
     *,
     kind: Annotated[str | None, Parameter(name="--type")] = None,
@@ -56,8 +57,6 @@ def show(
 
     Parameters
     ----------
-    entity
-        Name, alias or id of the entity.
     kind
         Its type, if several have the name.
     """
@@ -67,7 +66,7 @@ def show(
 
 @app.command
 def amend(
-    entity: str,
+    entity: EntityName,
     /,
     *,
     add_alias: Annotated[tuple[str, ...], Parameter(negative="")] = (),
@@ -80,8 +79,6 @@ def amend(
 
     Parameters
     ----------
-    entity
-        Name, alias or id of the entity.
     add_alias
         Name to add. Repeatable.
     remove_alias
@@ -101,7 +98,7 @@ def amend(
 
 @app.command
 def merge(
-    entity: str,
+    entity: EntityName,
     /,
     *,
     into: str,
@@ -113,8 +110,6 @@ def merge(
 
     Parameters
     ----------
-    entity
-        Name, alias or id of the entity.
     into
         Name, alias or id of the other one, which gives its name and its type.
     kind
@@ -129,7 +124,7 @@ def merge(
 
 @app.command
 def split(
-    entity: str,
+    entity: EntityName,
     /,
     *,
     part: str,
@@ -140,8 +135,6 @@ def split(
 
     Parameters
     ----------
-    entity
-        Name, alias or id of the entity.
     part
         Name or id of the entity that was merged into it.
     kind

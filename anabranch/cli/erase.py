@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from anabranch.cli.api_calls import call_api, get
 from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.names import DOCUMENTS, WholeDocumentName, call_by_name
-from anabranch.cli.options import RemoteOptions, Yes
+from anabranch.cli.options import CollectionName, RemoteOptions, Yes
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     confirm,
@@ -48,14 +48,10 @@ def document(
 
 
 @app.command
-def collection(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
-    """Erase all documents of a collection.
-
-    Parameters
-    ----------
-    name
-        Collection name.
-    """
+def collection(
+    name: CollectionName, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT
+) -> int:
+    """Erase all documents of a collection."""
     return run_erase("collection", name, yes, common)
 
 

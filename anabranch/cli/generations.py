@@ -25,6 +25,7 @@ app = App(
 )
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
+GenerationName = Annotated[str, Parameter(help="Generation name, such as g2.")]
 
 
 @Parameter(name="*")
@@ -94,14 +95,8 @@ def list_generations(*, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def show(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Show a generation and its configuration.
-
-    Parameters
-    ----------
-    name
-        Generation name, such as g2.
-    """
+def show(name: GenerationName, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Show a generation and its configuration."""
     generation = get(f"/v1/generations/{name}", common)
     fields = {
         name: value for name, value in generation.items() if name not in ("config", "how", "topics")
@@ -177,7 +172,7 @@ def compare(
 
 @app.command
 def promote(
-    name: str,
+    name: GenerationName,
     /,
     *,
     gate: Path | None = None,
@@ -189,8 +184,6 @@ def promote(
 
     Parameters
     ----------
-    name
-        Generation name, such as g2.
     gate
         YAML file with conditions on a comparison with the live generation. Without it, nothing is
         compared.

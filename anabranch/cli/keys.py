@@ -39,6 +39,7 @@ app = App(
     result_action="return_value",
 )
 DEFAULT = RemoteOptions()
+KeyId = Annotated[str, Parameter(help="Key id: the part of the key between `ab_` and the secret.")]
 COMMON_DEFAULT = CommonOptions()
 SHOWN_ONCE_NOTE = "the key is shown only once"
 T = TypeVar("T")
@@ -151,7 +152,7 @@ def _format_key_state(key: dict[str, Any]) -> str:
 
 @app.command
 def rotate(
-    key_id: str,
+    key_id: KeyId,
     /,
     *,
     grace: Annotated[int, Parameter(validator=Number(gte=0, lte=MAX_GRACE_S))] = 0,
@@ -161,8 +162,6 @@ def rotate(
 
     Parameters
     ----------
-    key_id
-        Key id: the part of the key between `ab_` and the secret.
     grace
         Seconds for which the old secret stays valid.
     """
@@ -174,14 +173,8 @@ def rotate(
 
 
 @app.command
-def revoke(key_id: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Revoke a key.
-
-    Parameters
-    ----------
-    key_id
-        Key id: the part of the key between `ab_` and the secret.
-    """
+def revoke(key_id: KeyId, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Revoke a key."""
     valid_id = _validate_key_id(key_id)
     revoked = _run_call(common, lambda keys: keys.revoke(valid_id))
     return common.acknowledge(revoked.model_dump(mode="json"), f"revoked {key_id}")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from schemas.errors import InvalidRequest
 
 Flag = Parameter(negative="")
+CollectionName = Annotated[str, Parameter(help="Collection name.")]
 Yes = Annotated[bool, Parameter(negative="", help="Skip the confirmation prompt.")]
 OutputFormat = Literal["text", "json", "ndjson"]
 

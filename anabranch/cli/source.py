@@ -34,6 +34,7 @@ app.command(add)
 Flag = Parameter(negative="")
 Repeatable = Parameter(negative="", consume_multiple=True)
 DEFAULT = RemoteOptions()
+SourceName = Annotated[str, Parameter(help="Name of the source.")]
 
 
 @Parameter(name="*")
@@ -93,7 +94,7 @@ NO_DOCUMENT_OPTIONS = DocumentOptions()
 
 @add.command
 def debezium(
-    name: str,
+    name: SourceName,
     /,
     *,
     topic: str,
@@ -106,8 +107,6 @@ def debezium(
 
     Parameters
     ----------
-    name
-        Name of the source.
     topic
         Change topic of one table, by its name on the broker.
     encoding
@@ -125,7 +124,7 @@ def debezium(
 
 @add.command
 def postgres(
-    name: str,
+    name: SourceName,
     /,
     *,
     table: str,
@@ -140,8 +139,6 @@ def postgres(
 
     Parameters
     ----------
-    name
-        Name of the source.
     table
         Table with a primary key, as schema.table.
     slot
@@ -153,7 +150,7 @@ def postgres(
 
 @add.command
 def folder(
-    name: str,
+    name: SourceName,
     path: Path,
     /,
     *,
@@ -167,8 +164,6 @@ def folder(
 
     Parameters
     ----------
-    name
-        Name of the source.
     path
         Folder on the worker's machine.
     glob
@@ -200,7 +195,7 @@ def folder(
 
 @add.command
 def urls(
-    name: str,
+    name: SourceName,
     /,
     *addresses: str,
     file: Path | None = None,
@@ -213,8 +208,6 @@ def urls(
 
     Parameters
     ----------
-    name
-        Name of the source.
     addresses
         http and https URLs.
     file
@@ -260,21 +253,15 @@ def list_sources(*, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def status(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Show the definition, progress and problem of a source.
-
-    Parameters
-    ----------
-    name
-        Name of the source.
-    """
+def status(name: SourceName, /, *, common: RemoteOptions = DEFAULT) -> int:
+    """Show the definition, progress and problem of a source."""
     details = get(f"/v1/sources/{name}", common)
     return common.show(details, lambda: print_fields(details))
 
 
 @app.command
 def remove(
-    name: str,
+    name: SourceName,
     /,
     *,
     withdraw: Annotated[bool, Flag] = False,
@@ -285,8 +272,6 @@ def remove(
 
     Parameters
     ----------
-    name
-        Name of the source.
     withdraw
         Withdraw its documents, too.
     """
