@@ -357,7 +357,7 @@ def is_refused_by_rules(sample: Sample) -> bool:
 
 def is_right(sample: Sample) -> bool:
     """Tell whether the quotes hold all that the question wants."""
-    quotes = [quote for _, quote in select_quotes(sample.evidence, sample.plan)]
+    quotes = [quote for _, quote in select_quotes(sample.evidence, sample.plan, AnswerProfile())]
     text = normalize_text("\n".join(f"{quote.text}\n{quote.readable_text}" for quote in quotes))
     return sample.question.is_answerable and all(
         any(contains(text, gold) for gold in group) for group in sample.question.groups

@@ -177,7 +177,6 @@ def add_facts(
 
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_MAX_QUOTES_PER_SENTENCE = 2
 
 
 def compute_support(sentence: str, sources: Sequence[str]) -> float:
@@ -208,15 +207,15 @@ def _strip_separators(number: str) -> str:
 
 
 def choose_quotes(
-    sentence: str, candidates: Sequence[QuoteCandidate]
+    sentence: str, candidates: Sequence[QuoteCandidate], max_quotes: int
 ) -> tuple[list[QuoteCandidate], float]:
     """Return the quotes that hold most of the sentence, and the share held.
 
-    Takes as few as possible, `_MAX_QUOTES_PER_SENTENCE` at most.
+    Takes as few as possible, `max_quotes` at most.
     """
     quotes: list[QuoteCandidate] = []
     support = 0.0
-    while len(quotes) < _MAX_QUOTES_PER_SENTENCE:
+    while len(quotes) < max_quotes:
         texts = [candidate.readable_text for candidate in quotes]
         best = max(
             candidates,

@@ -28,13 +28,7 @@ from retrieval.attributes import (
     is_supported,
 )
 from retrieval.context_packing import ContextPassage
-from retrieval.evidence import (
-    MAX_QUOTES,
-    Evidence,
-    Similarities,
-    list_unit_texts,
-    rank_rows,
-)
+from retrieval.evidence import Evidence, Similarities, list_unit_texts, rank_rows
 from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import (
@@ -54,6 +48,8 @@ from retrieval.words import extract_content_words, is_unspaced, stem_word
 from schemas.answer_profiles import AnswerProfile
 
 # Not settings, since the weights were learned with these numbers.
+# Sentences that the quotes are chosen from with the default `answer.max_quotes`.
+N_QUOTED = 3
 # Similarity below which a word of the question has no counterpart.
 WEAK_SIMILARITY = 0.45
 N_COMPARED_PASSAGES = 10
@@ -128,10 +124,10 @@ def assess_evidence(
         not is_foreign and _get_lead_score(evidence, relevance) < EVIDENCE_MODEL.min_rerank_score
     )
     # In any language, a length is no temperature.
-    quoted_texts = list_window_texts(evidence.candidates, rank_rows(evidence.scores)[:MAX_QUOTES])
+    quoted_texts = list_window_texts(evidence.candidates, rank_rows(evidence.scores)[:N_QUOTED])
     is_other_dimension = holds_other_dimension(plan.question, quoted_texts)
     if not is_foreign and not missing_terms:
-        rows = rank_rows(evidence.scores)[:MAX_QUOTES]
+        rows = rank_rows(evidence.scores)[:N_QUOTED]
         windows = {other for row in rows for other in list_window(evidence.candidates, row)}
         window_texts = [evidence.candidates[row].readable_text for row in windows]
         if reference := lacks_other_person(window_texts, plan.question):
@@ -184,7 +180,7 @@ def list_quoted_documents(
     contexts: Sequence[ContextPassage],
 ) -> list[str]:
     """Return what was read of the documents of the best sentences, a text for each passage."""
-    document_ids = {candidates[row].chunk.document_id for row in rank_rows(scores)[:MAX_QUOTES]}
+    document_ids = {candidates[row].chunk.document_id for row in rank_rows(scores)[:N_QUOTED]}
     return [
         context.readable_text for context in contexts if context.parent.document_id in document_ids
     ]
@@ -233,7 +229,7 @@ def find_missing_attribute(
     """Return the words of the attribute that the question asks for, if nothing speaks of it."""
     attribute = find_attribute(plan.question, plan.language)
     assert evidence.scores is not None and evidence.similarities is not None
-    rows = rank_rows(evidence.scores)[:MAX_QUOTES]
+    rows = rank_rows(evidence.scores)[:N_QUOTED]
     if attribute is None or not _is_in_language_of(plan, evidence, rows[0]):
         return []
     if is_sure and attribute.is_measure and _holds_value(evidence, plan.question):
@@ -259,7 +255,7 @@ def find_missing_predicate(
     """Return the participle that a question asks of which thing it is said, if nothing says it."""
     predicate = find_predicate(plan.question, plan.language)
     assert evidence.scores is not None and evidence.similarities is not None
-    rows = rank_rows(evidence.scores)[:MAX_QUOTES]
+    rows = rank_rows(evidence.scores)[:N_QUOTED]
     if predicate is None or not _is_in_language_of(plan, evidence, rows[0]):
         return []
     quoted_rows = sorted({row for lead in rows for row in list_window(evidence.candidates, lead)})
@@ -271,7 +267,7 @@ def find_missing_predicate(
 def list_topics(evidence: Evidence) -> list[str]:
     """Return the innermost headings, else the titles, of the sentences to quote."""
     assert evidence.scores is not None
-    quoted = [evidence.candidates[row] for row in rank_rows(evidence.scores)[:MAX_QUOTES]]
+    quoted = [evidence.candidates[row] for row in rank_rows(evidence.scores)[:N_QUOTED]]
     names = [
         candidate.section.rpartition(" > ")[2] or candidate.chunk.title or ""
         for candidate in quoted
@@ -315,7 +311,7 @@ def compute_confidence_features(
     candidates = evidence.candidates
     rows = rank_rows(scores)
     lead = rows[0]
-    quoted_rows = rows[:MAX_QUOTES]
+    quoted_rows = rows[:N_QUOTED]
     lead_rows = list_window(candidates, lead)
     quoted_terms = index_text_terms(list_window_texts(candidates, quoted_rows))
     lead_terms = index_text_terms(list_window_texts(candidates, [lead]))

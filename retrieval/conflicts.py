@@ -17,13 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from retrieval.answer_drafts import CitationList
 from retrieval.answer_values import AnswerType, detect_answer_type
-from retrieval.evidence import (
-    MAX_QUOTES,
-    QUOTE_DISTANCE,
-    Evidence,
-    list_unit_texts,
-    rank_rows,
-)
+from retrieval.evidence import Evidence, list_unit_texts, rank_rows
 from retrieval.quantities import (
     Quantity,
     QuantityKind,
@@ -36,6 +30,7 @@ from retrieval.question_terms import find_question_terms, index_labels, index_te
 from retrieval.quote_candidates import QuoteCandidate, find_equal_quotes
 from retrieval.redaction import Redactor
 from retrieval.words import extract_content_words, stem_word
+from schemas.answer_profiles import AnswerProfile
 from schemas.questions import Conflict, ConflictingValue
 
 # Kinds of quantities that answer a question of the type. Other quantities must be equal.
@@ -66,10 +61,6 @@ _MIN_QUESTION_WORDS = 3
 _MIN_SHARE = 0.5
 # Every sentence is compared with the best ones only.
 _MAX_COMPARED = 60
-_MAX_DISTANCE = 8.0
-"""Distance in score from the best sentence up to which sentences of other documents are compared
-with it.
-"""
 
 
 Place = tuple[int, int]
@@ -108,11 +99,11 @@ class _Statement:
         return self.candidate.chunk.document_id
 
 
-def compare_documents(evidence: Evidence, plan: QueryPlan) -> ComparedRows:
+def compare_documents(evidence: Evidence, plan: QueryPlan, profile: AnswerProfile) -> ComparedRows:
     """Find the conflict that involves the best of the candidates to quote, if any does.
 
-    They are compared with all candidates up to `_MAX_DISTANCE` in score from the best one: that a
-    sentence says the same makes it about the question too. A question that asks for no number or
+    They are compared with all candidates up to `conflict_distance` in score from the best one: that
+    a sentence says the same makes it about the question too. A question that asks for no number or
     date, such as one for a name, has no conflict.
     """
     answer_type = detect_answer_type(plan.question)
@@ -121,10 +112,10 @@ def compare_documents(evidence: Evidence, plan: QueryPlan) -> ComparedRows:
     kinds = _ANSWERING_KINDS[answer_type]
     candidates, scores = evidence.candidates, evidence.get_scores(plan)
     order = rank_rows(scores)
-    rows = [row for row in order if scores[row] >= scores[order[0]] - _MAX_DISTANCE]
+    rows = [row for row in order if scores[row] >= scores[order[0]] - profile.conflict_distance]
     statements = {row: _read_statements(candidates[row]) for row in rows[:_MAX_COMPARED]}
     other_editions: frozenset[int] = frozenset()
-    for lead in select_rows_to_quote(scores, rows):
+    for lead in select_rows_to_quote(scores, rows, profile):
         places: dict[int, Place] = {}
         values: set[str] = set()
         for row, others in statements.items():
@@ -318,10 +309,12 @@ def _list_words(text: str) -> set[str]:
     return {stem_word(word) for word in extract_content_words(text)}
 
 
-def select_rows_to_quote(scores: Sequence[float], ranked_rows: Sequence[int]) -> list[int]:
+def select_rows_to_quote(
+    scores: Sequence[float], ranked_rows: Sequence[int], profile: AnswerProfile
+) -> list[int]:
     """Return the first rows, as many as are quoted, that are close to the best one."""
     return [
         row
-        for row in ranked_rows[:MAX_QUOTES]
-        if scores[row] >= scores[ranked_rows[0]] - QUOTE_DISTANCE
+        for row in ranked_rows[: profile.max_quotes]
+        if scores[row] >= scores[ranked_rows[0]] - profile.quote_distance
     ]

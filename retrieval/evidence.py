@@ -46,7 +46,7 @@ from schemas.values import format_embedding_text
 FloatArray = NDArray[np.float64]
 
 # Not settings: the weights of scores without a model, chosen together and on the scale of learned
-# ones, in which distances are measured.
+# ones, in which a profile's distances are measured.
 LEXICAL_WEIGHT = 0.5
 VALUE_BONUS = 0.15
 # Subtracted for each context ranked before the sentence's own, up to three.
@@ -57,14 +57,6 @@ MAX_GAIN = 0.25
 # Brings scores without a model to the scale of learned ones, which are logarithms: three quarters
 # of the best score lie 2.3 below it.
 FALLBACK_SCALE = 8.0
-MAX_QUOTES = 3
-"""Sentences that a quoted answer holds, besides those that conflict. The weights of
-`retrieval.confidence` were learned with it.
-"""
-QUOTE_DISTANCE = 2.0
-"""Distance in score from the best sentence up to which further ones are quoted. Measured: at 2 the
-quotes hold 99 % of the answers that they hold without a limit, in two thirds of the words.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from retrieval.answer_values import (
     highlight_value,
 )
 from retrieval.conflicts import cite_conflict, compare_documents
-from retrieval.evidence import MAX_QUOTES, QUOTE_DISTANCE, Evidence, rank_rows
+from retrieval.evidence import Evidence, rank_rows
 from retrieval.graph_facts import PathStep
 from retrieval.numerals import find_spelled_numbers
 from retrieval.prompting import normalize_whitespace
@@ -102,7 +102,7 @@ def compose_quoted_answer(
     # Before texts are cut into cells: the column name may tell what a number is.
     redactor.learn(candidate.readable_text for candidate in evidence.candidates)
     learn_divided_quotes(redactor, evidence.candidates)
-    compared = compare_documents(evidence, plan)
+    compared = compare_documents(evidence, plan, profile)
     places = compared.places
     citations = CitationList()
     relation_path = cite_path(path, citations)
@@ -114,9 +114,9 @@ def compose_quoted_answer(
         if relation_path
     ]
     columns: dict[tuple[str, ...], int | None] = {}
-    for row, quote in select_quotes(evidence, plan, list(places), compared.other_editions):
+    for row, quote in select_quotes(evidence, plan, profile, list(places), compared.other_editions):
         is_in_path = sentences and normalize_quote(quote.readable_text) in quoted
-        if row not in places and (is_in_path or len(sentences) >= MAX_QUOTES):
+        if row not in places and (is_in_path or len(sentences) >= profile.max_quotes):
             continue
         numbers = citations.cite(
             find_equal_quotes(quote, evidence.candidates, profile.sources_per_quote)
@@ -149,6 +149,7 @@ def compose_quoted_answer(
 def select_quotes(
     evidence: Evidence,
     plan: QueryPlan,
+    profile: AnswerProfile,
     conflicting_rows: Sequence[int] = (),
     omitted_rows: Collection[int] = (),
 ) -> list[tuple[int, QuoteCandidate]]:
@@ -180,9 +181,9 @@ def select_quotes(
         # The joined sentence is not quoted twice.
         is_shown = text in shown_texts or (joined is not None and row == lead + 1)
         is_omitted = is_shown or row in omitted_rows
-        if is_omitted or scores[row] < scores[lead] - QUOTE_DISTANCE:
+        if is_omitted or scores[row] < scores[lead] - profile.quote_distance:
             continue
-        if len(first_rows) + len(supporting) >= MAX_QUOTES:
+        if len(first_rows) + len(supporting) >= profile.max_quotes:
             break
         shown_texts.add(text)
         supporting.append(row)

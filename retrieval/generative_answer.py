@@ -160,7 +160,7 @@ async def generate_answer(
             calls=reply.calls,
             tokens=tokens,
         ) from error
-    places = compare_documents(evidence, plan).places
+    places = compare_documents(evidence, plan, profile).places
     return _verify_answer(
         model_answer,
         reply,
@@ -356,7 +356,7 @@ def _cite_sentence(
         ],
     ):
         return ()
-    quotes, support = choose_quotes(text, named_candidates)
+    quotes, support = choose_quotes(text, named_candidates, profile.quotes_per_sentence)
     if support < profile.min_support:
         # Words of another language cannot be compared; its numbers were compared above.
         is_foreign = plan.language is not None and all(

@@ -27,36 +27,10 @@ from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.parent_expansion import RankedParent
 from retrieval.query_plan import QueryPlan
 from retrieval.words import LexemeIndex, extract_content_words
-from schemas.answer_profiles import AnswerProfile
+from schemas.answer_profiles import AnswerProfile, RelevanceProfile
 from schemas.ports.engines import QueryEmbedding, Reranker
 from schemas.ports.search import ChunkView
 from schemas.questions import Confidence
-
-_MAX_PASSAGES = 3
-"""Best passages to judge; one relevant passage is enough."""
-_FOREIGN_FACTOR = 0.85
-"""Factor on the threshold for a passage in another language than the question. Measured on our own
-queries: 45 % of those that the other language answers are refused, and 31 % of the near misses
-pass. Lower values admit near misses as fast as answers.
-"""
-_USUAL_COVERAGE = 0.75
-"""Share of the question's idf mass in a passage at which the reranker's threshold applies
-unchanged; it rises below and falls above.
-"""
-_WORD_WEIGHT = 0.5
-"""Change of the threshold per share of the idf mass."""
-_FEW_KEYWORDS = 4
-"""Topical words of a question up to which `_WORD_WEIGHT` is full. It shrinks in proportion for
-longer questions, which are likely to be paraphrased.
-"""
-_MAX_RISE = 0.15
-"""Most that missing words raise the threshold."""
-_MIN_COVERAGE = 0.25
-"""Share of the question's idf mass that a passage must hold where nothing is reranked."""
-_CLEAR_FACTOR = 1.2
-"""Multiple of the threshold from which on the best passage is a clear match. Below, the confidence
-is low.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +73,10 @@ def check_relevance(
     if not plan.has_topic:
         return RelevanceDecision(True, None, None, 0.0, "the question has function words only")
     judged_parents = [parent for parent in parents if parent.rerank_score is not None][
-        :_MAX_PASSAGES
+        : profile.relevance.passages
     ]
     if reranker is None or not judged_parents:
-        return _check_by_words(parents, plan, idf)
+        return _check_by_words(parents, plan, idf, profile.relevance)
     background = get_background(reranker, query)
     engine_threshold = reranker.threshold if profile.threshold is None else profile.threshold
     # A cross-encoder has read the words: without idf, coverage does not move its threshold.
@@ -110,7 +84,9 @@ def check_relevance(
     scores_and_thresholds = [
         (
             parent.rerank_score - background,
-            _compute_threshold(engine_threshold, parent.best.chunk, plan, threshold_idf),
+            _compute_threshold(
+                engine_threshold, parent.best.chunk, plan, threshold_idf, profile.relevance
+            ),
         )
         for parent in judged_parents
         if parent.rerank_score is not None
@@ -134,15 +110,18 @@ def _compute_threshold(
     chunk: ChunkView,
     plan: QueryPlan,
     idf: Mapping[str, Mapping[str, float]],
+    rules: RelevanceProfile,
 ) -> float:
     if plan.is_foreign(chunk.language):
-        return engine_threshold * _FOREIGN_FACTOR
+        return engine_threshold * rules.foreign_factor
     passage_coverage = max(
         (compute_coverage(chunk, plan, weights) for weights in idf.values()),
-        default=_USUAL_COVERAGE,
+        default=rules.usual_coverage,
     )
-    word_weight = _WORD_WEIGHT * min(1.0, _FEW_KEYWORDS / max(1, len(plan.keywords)))
-    return engine_threshold + min(_MAX_RISE, word_weight * (_USUAL_COVERAGE - passage_coverage))
+    word_weight = rules.word_weight * min(1.0, rules.few_keywords / max(1, len(plan.keywords)))
+    return engine_threshold + min(
+        rules.max_rise, word_weight * (rules.usual_coverage - passage_coverage)
+    )
 
 
 def get_background(reranker: Reranker, query: QueryEmbedding | None) -> float:
@@ -159,8 +138,9 @@ def _check_by_words(
     parents: Sequence[RankedParent],
     plan: QueryPlan,
     idf: Mapping[str, Mapping[str, float]],
+    rules: RelevanceProfile,
 ) -> RelevanceDecision:
-    judged_chunks = [parent.best.chunk for parent in parents[:_MAX_PASSAGES]]
+    judged_chunks = [parent.best.chunk for parent in parents[: rules.passages]]
     comparable = [
         chunk
         for chunk in judged_chunks
@@ -173,9 +153,9 @@ def _check_by_words(
         compute_coverage(chunk, plan, weights) for chunk in comparable for weights in idf.values()
     )
     return RelevanceDecision(
-        best < _MIN_COVERAGE,
+        best < rules.min_coverage,
         best,
-        _MIN_COVERAGE,
+        rules.min_coverage,
         0.0,
         f"passages hold {best:.0%} of the question's words by weight",
     )
@@ -201,6 +181,7 @@ def rate_confidence(
     relevance: RelevanceDecision,
     contexts: Sequence[ContextPassage],
     candidates: ChannelCandidates,
+    rules: RelevanceProfile,
 ) -> Confidence:
     """Rate an answer as high, medium or low.
 
@@ -212,7 +193,7 @@ def rate_confidence(
     is_clear = (
         relevance.best is not None
         and relevance.threshold is not None
-        and relevance.best >= _CLEAR_FACTOR * relevance.threshold
+        and relevance.best >= rules.clear_factor * relevance.threshold
     )
     reasons = [
         relevance.reason,

@@ -180,7 +180,12 @@ def _choose_hops(result: RetrievalResult) -> list[AnswerHop]:
 def _rate_answer(
     query_context: QueryContext, result: RetrievalResult, judged: JudgedDraft | None
 ) -> Confidence:
-    confidence = rate_confidence(result.relevance, result.contexts, result.ranking.candidates)
+    confidence = rate_confidence(
+        result.relevance,
+        result.contexts,
+        result.ranking.candidates,
+        query_context.profile.answer.relevance,
+    )
     if judged is not None and judged.draft.facts and not judged.draft.citations:
         certainty = max(fact.certainty for fact in judged.draft.facts)
         reason = f"rests on stated facts alone, of certainty {certainty:.2f}"

@@ -98,16 +98,7 @@ class RecordedDraft(Value):
     tokens: int = 0
 
 
-FORMER_SETTINGS = {
-    "rerank": ("smoothing", "neighbors"),
-    "answer": (
-        "relevance",
-        "max_quotes",
-        "quote_distance",
-        "quotes_per_sentence",
-        "conflict_distance",
-    ),
-}
+FORMER_SETTINGS = {"rerank": ("smoothing", "neighbors")}
 """Settings that profiles no longer have, by section. Recorded runs hold them."""
 
 

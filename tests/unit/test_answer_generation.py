@@ -190,16 +190,20 @@ async def test_profile_sets_the_least_support_of_a_sentence() -> None:
     assert (lenient.refused, exacting.refused) == (False, True)
 
 
-async def test_written_sentence_rests_on_several_quotes() -> None:
+async def test_profile_limits_the_quotes_of_a_sentence() -> None:
     built = make_harness()
     built.chat = script_answer(
         ("The bearing is replaced every two years, and the replacement costs 18,740 euros.", [1])
     )
-    built.profiles = [Profile(name="few", answer=AnswerProfile(min_support=0.1))]
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="few"), RUN_ID
-    )
-    assert len(response.citations) == 2
+    counts = []
+    for count in (1, 2):
+        answer = AnswerProfile(quotes_per_sentence=count, min_support=0.1)
+        built.profiles = [Profile(name="few", answer=answer)]
+        response = await built.make_retriever().query(
+            LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="few"), RUN_ID
+        )
+        counts.append(len(response.citations))
+    assert counts == [1, 2]
 
 
 async def test_answer_without_remaining_sentences_is_refused() -> None:

@@ -65,7 +65,7 @@ def find_values(
     candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
     plan = plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
     evidence = Evidence(candidates, (0.0,) * len(candidates))
-    places = compare_documents(evidence, plan).places
+    places = compare_documents(evidence, plan, AnswerProfile()).places
     return [candidates[row].readable_text[slice(*place)] for row, place in places.items()]
 
 
@@ -360,6 +360,13 @@ async def test_profile_limits_sources_of_a_sentence(max_sources: int) -> None:
     request = QueryRequest(query="When does the gate of the warehouse close?", profile="sources")
     response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
     assert [item.quote for item in response.citations].count(sentence) == max_sources
+
+
+async def test_conflict_distance_of_zero_compares_nothing() -> None:
+    built = make_harness()
+    built.profiles = [Profile(name="lone", answer=AnswerProfile(conflict_distance=0))]
+    add_fees(built)
+    assert (await ask(built, profile="lone")).conflicts == []
 
 
 async def test_written_answer_cites_both_sides_of_a_conflict() -> None:

@@ -10,7 +10,6 @@ from engines.sentence_splitter import RuleSentenceSplitter
 from retrieval.confidence import assess_evidence
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import (
-    MAX_QUOTES,
     Evidence,
     combine_features,
     compare_states,
@@ -33,6 +32,7 @@ from tests.unit.retrieval_fakes import (
 )
 from tests.unit.retrieval_memory_index import make_contexts
 
+DEFAULT_PROFILE = AnswerProfile()
 RULES = RelevanceDecision(False, 0.9, 0.5, 0.0, "rules")
 
 
@@ -52,18 +52,23 @@ def weigh(question: str, contexts: Sequence[ContextPassage], language: str = "en
     return Evidence(candidates, combine_features(features), similarities)
 
 
-def quote(question: str, *texts: str) -> list[str]:
+def quote(question: str, *texts: str, profile: AnswerProfile = DEFAULT_PROFILE) -> list[str]:
     contexts = make_contexts(*texts)
     evidence = weigh(question, contexts)
-    return [item.text for _, item in select_quotes(evidence, plan(question))]
+    return [item.text for _, item in select_quotes(evidence, plan(question), profile)]
 
 
-@pytest.mark.parametrize(("others", "count"), [("is 36 months", MAX_QUOTES), ("is blue", 1)])
-def test_few_quotes_close_to_the_best_are_chosen(others: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("max_quotes", "distance", "n_quotes"), [(3, 20, 3), (5, 20, 5), (5, 0, 1)]
+)
+def test_profile_limits_number_and_distance_of_quotes(
+    max_quotes: int, distance: float, n_quotes: int
+) -> None:
+    notes = [f"Note {n} about the warranty of the pump." for n in range(6)]
+    profile = AnswerProfile(max_quotes=max_quotes, quote_distance=distance)
     question = "What is the warranty of the pump in months?"
-    texts = [f"The warranty of the pump {others}, says note {n}." for n in range(6)]
-    quotes = quote(question, "The warranty of the pump is 36 months.", *texts)
-    assert len(quotes) == count and "36 months" in " ".join(quotes)
+    quotes = quote(question, "The warranty of the pump is 36 months.", *notes, profile=profile)
+    assert len(quotes) == n_quotes and "36 months" in " ".join(quotes)
 
 
 def test_answer_in_the_next_sentence_is_quoted_with_its_lead() -> None:
