@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from retrieval.answer_values import detect_answer_type
 from retrieval.evidence import Evidence, Similarities, list_unit_texts
 from retrieval.quantities import UNIT_NAMES
 from retrieval.query_plan import QueryPlan
@@ -34,15 +32,6 @@ _MIN_PREDICATE_SIMILARITY = 0.41
 _MAX_WORDS = 3
 
 Place = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """The places of its words in the question."""
-
-    words: tuple[Place, ...]
-    # Of "at what pressure" and "how many people": a value with a unit may stand without the word.
-    is_measure: bool = False
 
 
 _ARTICLE = r"(?:(?:the|an?|its|their|our|your|his|her)\s+)?"
@@ -137,21 +126,15 @@ _VERB_WORDS = (
 _VERBS = frozenset(_VERB_WORDS.split())
 
 
-def find_attribute(question: str, language: str | None) -> Attribute | None:
-    """Return the attribute, or None if the form of the question does not tell it."""
-    named = tuple(
+def find_attribute(question: str, language: str | None) -> list[Place]:
+    """Return the places of the attribute's words, none if the form of the question does not tell
+    it.
+    """
+    return [
         place
         for place in _find_phrase(question, language or "")
         if stem_word(question[slice(*place)]) not in GENERIC_KEYS
-    )
-    is_measure = (
-        language is not None
-        and language in _DIRECT
-        and not _COPULAR[language].search(question)
-        and _DIRECT[language].search(question) is not None
-        and detect_answer_type(question) == "number"
-    )
-    return Attribute(named, is_measure=is_measure) if named else None
+    ]
 
 
 def _find_phrase(question: str, language: str) -> list[Place]:
@@ -230,7 +213,7 @@ def is_said(
 
 
 def is_supported(
-    attribute: Attribute,
+    attribute: Sequence[Place],
     evidence: Evidence,
     similarities: Similarities,
     lead_rows: Sequence[int],
@@ -262,7 +245,7 @@ def is_supported(
     return all(
         all(holds_form(held_keys, stem_word(part)) for part in word.split("-"))
         or similarities.compare_span(quoted_rows, place) >= MIN_SIMILARITY
-        for place in attribute.words
+        for place in attribute
         if (word := question[slice(*place)])
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -62,14 +64,18 @@ def weigh(
 
 
 def assess(
-    question: str, text: str, language: str = "en", least_similarity: float = -1.0
+    question: str,
+    text: str,
+    language: str = "en",
+    least_similarity: float = -1.0,
+    rerank_scores: Sequence[float] = (0.5, 0.45),
 ) -> RelevanceDecision:
     evidence, contexts = weigh(question, text, language, least_similarity)
     return assess_evidence(
         RelevanceDecision(False, 0.9, 0.5, 0.0, "rules"),
         evidence,
         contexts,
-        [0.9, 0.1],
+        rerank_scores,
         plan(question, language),
         AnswerProfile(min_confidence=0.0),
     )
@@ -104,8 +110,7 @@ def assess(
 def test_attribute_is_read_from_the_form_of_the_question(
     question: str, language: str, expected: list[str]
 ) -> None:
-    attribute = find_attribute(question, language)
-    places = attribute.words if attribute else ()
+    places = find_attribute(question, language)
     assert [question[slice(*place)] for place in places] == expected
 
 
@@ -181,6 +186,11 @@ def test_held_paraphrased_and_foreign_attributes_are_not_missed(
     question: str, text: str, language: str
 ) -> None:
     assert not assess(question, text, language).missing_terms
+
+
+def test_missing_attribute_overrules_no_sure_estimate() -> None:
+    question = "Which colour has the Velora?"
+    assert not assess(question, MACHINE, rerank_scores=(0.9, 0.1)).refused
 
 
 def test_attribute_that_states_support_is_not_missed() -> None:
