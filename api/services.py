@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from services.query.runs import RunService
     from services.replay.service import ReplayService
     from services.sources.service import SourceService
-    from sql.access import PgAudit
-    from sql.documents import PgDocuments
-    from sql.entities import PgEntities
-    from sql.listings import PgListings
+    from sql.catalog.access import PgAudit
+    from sql.catalog.documents import PgDocuments
+    from sql.catalog.listings import PgListings
+    from sql.index.entities import PgEntities
 
 
 @dataclass(frozen=True, slots=True)

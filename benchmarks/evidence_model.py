@@ -41,16 +41,16 @@ from benchmarks.refusal import compute_auc, compute_false_answers
 from benchmarks.refusal_set import list_documents, load_questions
 from evaluation.answers_eval import contains, normalize_text, read_answers_set
 from evaluation.retrieval_eval import read_retrieval_set
-from retrieval.confidence import (
+from retrieval.answering.confidence import (
     assess_evidence,
     compute_confidence_features,
     list_quoted_documents,
 )
-from retrieval.evidence import Evidence, compute_selection_features
-from retrieval.extractive_answer import select_quotes
-from retrieval.query_plan import QueryPlan
-from retrieval.question_terms import find_question_terms
-from retrieval.retrieval_result import RetrievalResult
+from retrieval.answering.evidence import Evidence, compute_selection_features
+from retrieval.answering.extractive_answer import select_quotes
+from retrieval.question.query_plan import QueryPlan
+from retrieval.question.question_terms import find_question_terms
+from retrieval.ranking.retrieval_result import RetrievalResult
 from schemas.answer_profiles import AnswerProfile
 from schemas.questions import Filters, QueryRequest
 

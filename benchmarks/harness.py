@@ -30,10 +30,10 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.process.api_process import freeze_heap
 from api.app import create_app
-from retrieval.words import FUNCTION_WORDS
+from retrieval.question.words import FUNCTION_WORDS
 from schemas.events import Content, DocumentReceived
 from schemas.records import Record
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record

@@ -32,9 +32,9 @@ from anabranch.config.engines import open_chat
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import watch_nothing
 from benchmarks.harness import print_report, silence_logs
-from retrieval.judge import CHECK_NAMES, judge_answer
-from retrieval.judge_rules import JudgedAnswer, JudgedSentence
-from retrieval.quantities import find_quantities
+from retrieval.answering.judge import CHECK_NAMES, judge_answer
+from retrieval.answering.judge_rules import JudgedAnswer, JudgedSentence
+from retrieval.question.quantities import find_quantities
 from retrieval.redaction import Redactor
 from schemas.judge_verdicts import CheckName, JudgeVerdict
 from schemas.ports.engines import ChatModel

@@ -22,9 +22,13 @@ from engines.extract.capitalized_names import find_names
 from engines.extract.rules import split_sentences
 from engines.language_detector import FastTextLanguageDetector
 from engines.name_folding import FoldingNameNormalizer
-from retrieval.document_links import fold_document_name
-from retrieval.entity_aliases import choose_similar_names, is_misspelled, list_correctable_names
-from retrieval.query_plan import QueryPlan, plan_query
+from retrieval.question.document_links import fold_document_name
+from retrieval.question.query_plan import QueryPlan, plan_query
+from retrieval.ranking.entity_aliases import (
+    choose_similar_names,
+    is_misspelled,
+    list_correctable_names,
+)
 from schemas.channels import GraphProfile
 from schemas.ports.search import EntityAlias
 

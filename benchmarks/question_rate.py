@@ -44,9 +44,9 @@ from benchmarks.search_latency import (
 )
 from benchmarks.service_processes import ServiceProcess, run_api, run_service
 from engines.extract.null import NullExtractor
-from retrieval.words import FUNCTION_WORDS
-from sql.lexical import compact_lexical
-from sql.semantic import ensure_vector_index
+from retrieval.question.words import FUNCTION_WORDS
+from sql.index.lexical import compact_lexical
+from sql.index.semantic import ensure_vector_index
 
 TEXTS = {"synthetic": make_synthetic_texts, "natural": make_natural_texts}
 PROFILES = {"unreranked": "rerank: {reranker: none}\n", "reranked": "rerank: {}\n"}

@@ -20,9 +20,9 @@ from benchmarks.harness import (
 )
 from benchmarks.null_engines import make_null_overrides
 from services.generations.reindex import start_rebuild
-from sql.derived_tables import PARTITIONED_TABLES
-from sql.generation_builds import GenerationBuild, PgGenerationBuilds
-from sql.partitions import SECONDARY_INDEXES
+from sql.index.derived_tables import PARTITIONED_TABLES
+from sql.index.generation_builds import GenerationBuild, PgGenerationBuilds
+from sql.index.partitions import SECONDARY_INDEXES
 from sql.pool import Pool
 
 

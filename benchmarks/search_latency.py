@@ -32,10 +32,10 @@ from engines.extract.null import NullExtractor
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
 from schemas.ports.search import EntitySeed
 from schemas.questions import Filters
-from sql.lexical import compact_lexical
+from sql.index.lexical import compact_lexical
+from sql.index.search import PgSearch
+from sql.index.semantic import ensure_vector_index
 from sql.pool import close_pool, open_pool
-from sql.search import PgSearch
-from sql.semantic import ensure_vector_index
 
 TENANT, K = "default", 100
 

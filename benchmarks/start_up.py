@@ -28,7 +28,7 @@ import httpx2
 from anabranch.process.database import POSTGRES_FOLDER
 from benchmarks.harness import print_report
 from benchmarks.processes import measure_pss_mb, measure_tree_cpu, read_command, walk_tree
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 
 TIMEOUT_S = 120.0
 POLL_S = 0.002

@@ -33,8 +33,8 @@ from benchmarks.harness import (
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 from services.generations.reindex import start_rebuild
-from sql.derived_tables import PARTITIONED_TABLES
-from sql.generations import PgGenerations
+from sql.index.derived_tables import PARTITIONED_TABLES
+from sql.index.generations import PgGenerations
 from sql.pool import connect
 
 REQUESTS_PER_S, MAX_IN_FLIGHT = 50, 16

@@ -27,7 +27,7 @@ from engines.embed.e5 import E5Embedder
 from evaluation.retrieval_eval import read_retrieval_set
 from schemas.generations import HnswConfig
 from schemas.values import format_embedding_text
-from sql.migrate import migrate
+from sql.operations.migrate import migrate
 from sql.pool import connect
 
 K = 10

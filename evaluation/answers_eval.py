@@ -20,8 +20,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evaluation.metrics import SCHEMA_VERSION
-from retrieval.extractive_answer import MODEL as QUOTING_MODEL
-from retrieval.words import is_unspaced
+from retrieval.answering.extractive_answer import MODEL as QUOTING_MODEL
+from retrieval.question.words import is_unspaced
 from schemas.errors import InvalidRequest
 from schemas.questions import QueryResponse, RouteMode
 

@@ -16,10 +16,10 @@ from math import sqrt
 from typing import Any
 from uuid import UUID
 
-from retrieval.answer_values import VALUE_PATTERNS
+from retrieval.question.answer_values import VALUE_PATTERNS
 from schemas.exams import Exam, ExamItem, ExamKind
 from schemas.ids import sha256_hex
-from sql.exams import DocumentLabel, ExamPassage
+from sql.catalog.exams import DocumentLabel, ExamPassage
 
 MIN_CONTEXT_WORDS = 5
 """Words around a gap that make a question specific."""

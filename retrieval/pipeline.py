@@ -19,37 +19,38 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.answer_drafts import AnswerDraft
-from retrieval.answering import weigh_contexts, write_judged_draft
-from retrieval.bridges import follow_bridges
-from retrieval.candidate_retrieval import (
+from retrieval.answering.answer_drafts import AnswerDraft
+from retrieval.answering.drafting import weigh_contexts, write_judged_draft
+from retrieval.answering.evidence import Evidence
+from retrieval.answering.judge import JudgedDraft
+from retrieval.answering.response_builder import build_response, build_trace
+from retrieval.question.document_links import find_ask, format_assumption
+from retrieval.question.query_plan import QueryPlan, narrow_question
+from retrieval.question.stated_filters import format_dropped_filter, format_filter_assumption
+from retrieval.ranking.bridges import follow_bridges
+from retrieval.ranking.candidate_retrieval import (
     ChannelCandidates,
     build_fusion_input,
     find_links,
     retrieve_chunks,
 )
-from retrieval.cypher_writing import write_cypher_by_model
-from retrieval.document_links import find_ask, format_assumption
-from retrieval.entity_aliases import (
+from retrieval.ranking.cypher_writing import write_cypher_by_model
+from retrieval.ranking.entity_aliases import (
     apply_aliases,
     format_alias_assumption,
     link_aliases,
     link_stated_aliases,
 )
-from retrieval.evidence import Evidence
-from retrieval.fact_retrieval import retrieve_facts
-from retrieval.fusion import Fusion, FusionInput, compute_word_evidence, fuse_candidates
-from retrieval.fusion_terms import score_terms
-from retrieval.graph_facts import retrieve_graph_evidence
-from retrieval.judge import JudgedDraft
-from retrieval.model_planning import ModelUse, plan_by_model, route_by_model
-from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
-from retrieval.query_context import QueryContext, RetrievalResources
-from retrieval.query_plan import QueryPlan, narrow_question
-from retrieval.relevance import check_relevance
-from retrieval.reranking import RerankResult, rerank_parents
-from retrieval.response_builder import build_response, build_trace
-from retrieval.retrieval_result import (
+from retrieval.ranking.fact_retrieval import retrieve_facts
+from retrieval.ranking.fusion import Fusion, FusionInput, compute_word_evidence, fuse_candidates
+from retrieval.ranking.fusion_terms import score_terms
+from retrieval.ranking.graph_facts import retrieve_graph_evidence
+from retrieval.ranking.model_planning import ModelUse, plan_by_model, route_by_model
+from retrieval.ranking.parent_expansion import RankedParent, expand_to_parents, fold_parents
+from retrieval.ranking.query_context import QueryContext, RetrievalResources
+from retrieval.ranking.relevance import check_relevance
+from retrieval.ranking.reranking import RerankResult, rerank_parents
+from retrieval.ranking.retrieval_result import (
     PassageReader,
     Ranking,
     RetrievalResult,
@@ -57,9 +58,8 @@ from retrieval.retrieval_result import (
     attach_results,
     date_result,
 )
-from retrieval.routing import choose_route, drop_graph, escalate_query
-from retrieval.stated_filters import format_dropped_filter, format_filter_assumption
-from retrieval.token_weights import weigh_tokens
+from retrieval.ranking.routing import choose_route, drop_graph, escalate_query
+from retrieval.ranking.token_weights import weigh_tokens
 from schemas.channels import GraphProfile
 from schemas.errors import AnabranchError
 from schemas.ports.search import ChunkView, IndexSnapshot
@@ -94,7 +94,7 @@ class PipelineResult:
 class PipelineSteps(Protocol[SnapshotT]):
     """The steps that read the index and call engines.
 
-    `LiveSteps` does, and a rerun answers from the record of a run (`retrieval.rerun`).
+    `LiveSteps` does, and a rerun answers from the record of a run (`retrieval.runs.rerun`).
     """
 
     async def plan_and_route(

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from uuid import UUID
 
-from retrieval.answer_cache import AnswerCache, AnswerKey
-from retrieval.evidence import Evidence
+from retrieval.answering.evidence import Evidence
 from retrieval.model_budget import ModelBudget
-from retrieval.model_planning import rewrite_by_model
-from retrieval.parent_expansion import RankedParent, limit_per_document
 from retrieval.pipeline import Goal, LiveSteps, PipelineResult, run_pipeline
 from retrieval.profiles import ProfileCatalog
-from retrieval.query_context import (
+from retrieval.question.query_plan import QueryPlan, plan_query
+from retrieval.question.standalone_question import rewrite_by_rules
+from retrieval.ranking.model_planning import rewrite_by_model
+from retrieval.ranking.parent_expansion import RankedParent, limit_per_document
+from retrieval.ranking.query_context import (
     AcquireSlot,
     QueryContext,
     QueryEmbeddingCache,
@@ -22,11 +23,11 @@ from retrieval.query_context import (
     acquire_no_slot,
     format_readers_key,
 )
-from retrieval.query_plan import QueryPlan, plan_query
+from retrieval.ranking.reranking import DEFAULT_CACHE_BYTES, TokenStateReader, UnpackTokenStates
+from retrieval.ranking.retrieval_result import RetrievalResult, get_numbers
 from retrieval.redaction import Redactor
-from retrieval.reranking import DEFAULT_CACHE_BYTES, TokenStateReader, UnpackTokenStates
-from retrieval.retrieval_result import RetrievalResult, get_numbers
-from retrieval.run_record import (
+from retrieval.runs.answer_cache import AnswerCache, AnswerKey
+from retrieval.runs.run_record import (
     PublishRunEvent,
     QueryOutcome,
     ResponseT,
@@ -35,7 +36,6 @@ from retrieval.run_record import (
     build_run_record,
     discard_event,
 )
-from retrieval.standalone_question import rewrite_by_rules
 from retrieval.timing import Clock, Stopwatch
 from schemas.budgets import NO_PRICES, PriceTable
 from schemas.events import QueryAnswered

@@ -11,7 +11,7 @@ from schemas.values import Value
 
 
 class RelevanceProfile(Value):
-    """When passages are relevant to the question, by rules (`retrieval.relevance`).
+    """When passages are relevant to the question, by rules (`retrieval.ranking.relevance`).
 
     The rules decide where no probability is estimated: without token states in the index, and in a
     profile with a `threshold` of its own.

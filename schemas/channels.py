@@ -2,7 +2,7 @@
 
 Profiles, fusion weights, routes and the wire derive from this list.
 
-A new channel is a line here and a file `retrieval/channels/<name>.py`.
+A new channel is a line here and a file `retrieval/ranking/channels/<name>.py`.
 """
 
 from __future__ import annotations

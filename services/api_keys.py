@@ -30,7 +30,7 @@ from schemas.errors import (
 from schemas.principals import ROLES, Principal
 from schemas.timestamps import utc_now
 from services.audit_log import AuditLog
-from sql.access import PgApiKeys, StoredApiKey
+from sql.catalog.access import PgApiKeys, StoredApiKey
 
 KEY_PREFIX = "ab_"
 KEY_PATTERN = re.compile(r"ab_([0-9a-f]{16})_([0-9a-f]{64})")

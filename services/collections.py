@@ -15,7 +15,7 @@ from schemas.principals import Principal
 from schemas.questions import SearchRequest
 from schemas.topics import CONTROL
 from services.storage import Storage
-from sql.collections import PgCollections
+from sql.catalog.collections import PgCollections
 from streams.publisher import build_root_event
 
 CE_SOURCE = "anabranch/api"

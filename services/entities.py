@@ -16,7 +16,7 @@ from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.topics import CONTROL
 from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
-from sql.entities import PgEntities
+from sql.index.entities import PgEntities
 from streams.codec import Codec
 from streams.publisher import build_root_event
 

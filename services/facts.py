@@ -17,7 +17,7 @@ from schemas.ids import content_id
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.topics import FEEDBACK
-from sql.facts import PgFacts
+from sql.catalog.facts import PgFacts
 from streams.codec import Codec
 from streams.publisher import build_root_event
 

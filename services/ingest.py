@@ -35,8 +35,8 @@ from schemas.ports.engines import BlobStore
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.values import Amendment, BlobRef, DocumentFields, Notice
-from sql.documents import PgDocuments
-from sql.jobs import PgJobs
+from sql.catalog.documents import PgDocuments
+from sql.catalog.jobs import PgJobs
 from streams.codec import Codec
 from streams.publisher import API_SOURCE, build_raw_record
 

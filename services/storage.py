@@ -11,7 +11,7 @@ from schemas.ports.engines import BlobStore
 from schemas.ports.keys import KeyShares
 from schemas.ports.log import EventLog, Subscriber
 from schemas.records import Position
-from sql.offset_store import PgOffsetStore
+from sql.log.offset_store import PgOffsetStore
 from sql.pool import Pool
 from streams.codec import Codec
 

@@ -1,5 +1,5 @@
-"""Storage in Postgres: migrations, queries, the log table, the ledger, search and the embedded
-server.
+"""Storage in Postgres: the log table, the inbox of the stages, the index, the catalog, operations
+and the embedded server.
 
 Only this package imports asyncpg.
 """

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from sql.embedded import LOCATION_FILE, find_relocated_tables
+from sql.embedded.server import LOCATION_FILE, find_relocated_tables
 
 # As the program does.
 gc.set_threshold(50_000, 20, 100)

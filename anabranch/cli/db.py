@@ -32,8 +32,8 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: LocalOptions = DE
         List pending migrations without applying them.
     """
     from anabranch.cli.database import open_command_database, open_or_initialize_database
-    from sql.migrate import migrate as apply_migrations
-    from sql.monitoring import list_pending_migrations
+    from sql.operations.migrate import migrate as apply_migrations
+    from sql.operations.monitoring import list_pending_migrations
 
     settings = common.load_settings()
     work = (
@@ -50,7 +50,7 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: LocalOptions = DE
 def status(*, common: LocalOptions = DEFAULT) -> int:
     """List migrations with the time at which they were applied."""
     from anabranch.cli.database import open_command_database
-    from sql.monitoring import fetch_migration_status
+    from sql.operations.monitoring import fetch_migration_status
 
     rows = asyncio.run(
         _run_with_database(open_command_database(common.load_settings()), fetch_migration_status)
@@ -76,7 +76,7 @@ def checksum(
     everything
         Include revisions, tombstones and history. The checksum is then equal for the same log only.
     """
-    from sql.integrity import compute_checksum
+    from sql.operations.integrity import compute_checksum
 
     async def run(pool: Pool) -> dict[str, Any]:
         return dict(await compute_checksum(pool, include_history=everything))
@@ -102,7 +102,7 @@ def check(*, drained: Annotated[bool, Flag] = False, common: LocalOptions = DEFA
     drained
         Assume that no stage has work left, so every row that is not visible is an orphan.
     """
-    from sql.integrity import check_integrity
+    from sql.operations.integrity import check_integrity
 
     problem_counts = _run_with_pool(common, lambda pool: check_integrity(pool, assume_idle=drained))
     total = sum(problem_counts.values())
@@ -120,7 +120,7 @@ def scrub(*, common: LocalOptions = DEFAULT) -> int:
     Each table is locked while it is rewritten. Exits 5 if a table was in use, or Postgres has not
     removed the old write-ahead log yet.
     """
-    from sql.scrubber import scrub_tables
+    from sql.operations.scrubber import scrub_tables
 
     result = _run_with_pool(common, lambda pool: scrub_tables(pool, limit_bytes=None))
     if common.is_json:

@@ -275,7 +275,7 @@ async def _open_direct(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
     from anabranch.composition.storage import prepare_storage
     from services.api_keys import ApiKeyService
     from services.audit_log import AuditLog
-    from sql.access import PgApiKeys
+    from sql.catalog.access import PgApiKeys
     from streams.codec import DEFAULT_TENANT
 
     settings = common.load_settings()

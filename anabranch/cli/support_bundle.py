@@ -24,7 +24,7 @@ from anabranch.config.version import get_program_version
 from schemas.errors import AnabranchError, ConfigurationError
 from schemas.findings import Finding
 from schemas.urls import redact_urls
-from sql.monitoring import fetch_table_sizes
+from sql.operations.monitoring import fetch_table_sizes
 
 LOG_FILE = "commands.log"
 MAX_LOG_LINES = 1000

@@ -174,7 +174,7 @@ def _announce(
 def _format_postgres_lines(server: ServerInfo, plan: LaunchPlan) -> dict[str, str]:
     """Return the TCP address of the embedded Postgres, and tables outside the data folder."""
     from anabranch.process.database import POSTGRES_FOLDER
-    from sql.embedded import DATABASE, PASSWORD_FILE, ROLE, find_relocated_tables
+    from sql.embedded.server import DATABASE, PASSWORD_FILE, ROLE, find_relocated_tables
 
     root = Path(server.data_dir) / POSTGRES_FOLDER
     external_tables = find_relocated_tables(root)

@@ -29,8 +29,8 @@ from api.sessions import BrowserSessions
 from api.signed_links import LinkSigner
 from engines.sentence_splitter import RuleSentenceSplitter
 from processors import STAGES
-from retrieval.lineage.tracer import LineageTracer
 from retrieval.retriever import Retriever
+from retrieval.runs.lineage.tracer import LineageTracer
 from schemas.findings import Finding
 from schemas.generations import Generation
 from services.api_keys import ApiKeyService
@@ -62,22 +62,22 @@ from services.query.runs import RunService, open_run_service
 from services.query.service import ConcurrencyLimiter, QueryService
 from services.replay.service import ReplayService
 from services.storage import Storage
-from sql.access import PgApiKeys, PgAudit
-from sql.documents import PgDocuments
-from sql.entities import PgEntities
-from sql.exams import PgCalibrations, PgExams
-from sql.facts import PgFacts
-from sql.generations import PgGenerations, PgGenerationSummaries
-from sql.jobs import PgJobs
-from sql.lineage import PgLineage
-from sql.listings import PgListings
-from sql.log_feed import PgFeed
-from sql.passages import PgPassages
+from sql.catalog.access import PgApiKeys, PgAudit
+from sql.catalog.documents import PgDocuments
+from sql.catalog.exams import PgCalibrations, PgExams
+from sql.catalog.facts import PgFacts
+from sql.catalog.jobs import PgJobs
+from sql.catalog.lineage import PgLineage
+from sql.catalog.listings import PgListings
+from sql.catalog.profiles import PgReloadedProfiles
+from sql.catalog.run_processes import PgRunProcesses
+from sql.catalog.runs import PgFeedback, PgRecordedTexts
+from sql.index.entities import PgEntities
+from sql.index.generations import PgGenerations, PgGenerationSummaries
+from sql.index.passages import PgPassages
+from sql.index.search import PgSearch
+from sql.log.feed import PgFeed
 from sql.pool import QUESTION_SETTINGS, close_pool, open_pool
-from sql.profiles import PgReloadedProfiles
-from sql.run_processes import PgRunProcesses
-from sql.runs import PgFeedback, PgRecordedTexts
-from sql.search import PgSearch
 from streams.offset_feed import OffsetFeed
 
 GENERAL_POOL_SIZE = 6

@@ -19,7 +19,7 @@ from engines.language_detector import FastTextLanguageDetector
 from engines.name_folding import FoldingNameNormalizer
 from engines.sentence_splitter import RuleSentenceSplitter
 from retrieval.profiles import ProfileCatalog
-from retrieval.query_context import AcquireSlot, OnCacheUse, acquire_no_slot
+from retrieval.ranking.query_context import AcquireSlot, OnCacheUse, acquire_no_slot
 from retrieval.retriever import Retriever
 from schemas.events import EventData
 from schemas.generations import Generation
@@ -27,7 +27,7 @@ from schemas.ports.search import SearchIndex
 from services.engines import check_embedder, warm_in_background
 from services.query.retriever_pool import Caches, OutdatedEmbedder, open_caches
 from services.storage import Storage
-from sql.exams import PgCalibrations
+from sql.catalog.exams import PgCalibrations
 
 
 @asynccontextmanager

@@ -16,10 +16,10 @@ from processors import EVENT_CLASSES
 from schemas.ports.log import Subscriber
 from services.recovery.table_recovery import RecoveryReport, recover_tables
 from services.storage import Storage, build_order_stamp
-from sql.log import PgLog
-from sql.log_reader import PgSubscriber
-from sql.migrate import migrate
-from sql.offset_store import PgOffsetStore
+from sql.log.event_log import PgLog
+from sql.log.offset_store import PgOffsetStore
+from sql.log.reader import PgSubscriber
+from sql.operations.migrate import migrate
 from sql.pool import (
     ASYNC_COMMIT_SETTINGS,
     STAGE_SETTINGS,

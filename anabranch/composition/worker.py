@@ -38,12 +38,12 @@ from services.storage import Storage
 from services.worker.consumer_supervisor import ConsumerSupervisor
 from services.worker.engine_registry import EngineRegistry
 from services.worker.maintenance import Maintenance
-from sql.engine_results import PgEngineResultCache
-from sql.generations import PgGenerations
+from sql.catalog.revisions import PgDocumentOwners, PgRevisions
+from sql.index.generations import PgGenerations
 from sql.invalidation import IndexChangePruner, delete_foreign_changes
-from sql.log import adopt_imported_log
+from sql.log.event_log import adopt_imported_log
+from sql.operations.engine_results import PgEngineResultCache
 from sql.pool import ASYNC_COMMIT_SETTINGS, close_pool, open_pool
-from sql.revisions import PgDocumentOwners, PgRevisions
 from streams.instrumentation import Instrumentation, NoInstrumentation
 from streams.retry import AttemptLimits
 from streams.stage import Stage

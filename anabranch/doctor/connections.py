@@ -16,9 +16,9 @@ from anabranch.kafka.topic_checks import check_topics, explain_unreadable_settin
 from anabranch.process.data_folder import find_server
 from schemas.errors import ConfigurationError
 from schemas.findings import Finding
-from sql.generations import PgGenerations
-from sql.listings import PgListings
-from sql.monitoring import DirectAccess, fetch_direct_access, inspect_database
+from sql.catalog.listings import PgListings
+from sql.index.generations import PgGenerations
+from sql.operations.monitoring import DirectAccess, fetch_direct_access, inspect_database
 from sql.pool import build_lock_timeout_settings, close_pool, open_pool
 
 PROBE_KEY = "_doctor/probe"

@@ -21,7 +21,7 @@ from engines.language_detector import FastTextLanguageDetector
 from engines.sandbox import Sandbox
 from schemas.errors import NoSpace
 from schemas.findings import Finding
-from sql.embedded_host import find_wheel_binaries
+from sql.embedded.host import find_wheel_binaries
 from streams.kafka.jars import find_missing_prerequisite
 
 GIB = 1024**3

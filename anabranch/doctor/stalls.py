@@ -21,8 +21,12 @@ from services.monitoring.lag_diagnosis import (
     suggest_release,
 )
 from services.storage import Storage
-from sql.generations import PgGenerations
-from sql.monitoring import PgReaderStatus, fetch_blocking_transactions, list_pending_migrations
+from sql.index.generations import PgGenerations
+from sql.operations.monitoring import (
+    PgReaderStatus,
+    fetch_blocking_transactions,
+    list_pending_migrations,
+)
 from sql.pool import build_lock_timeout_settings, close_pool, open_pool
 
 STALL_THRESHOLD_S = 30.0

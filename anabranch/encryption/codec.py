@@ -18,7 +18,7 @@ from schemas.errors import ConfigurationError
 from schemas.ids import canonical_json
 from schemas.ports.log import EventLog
 from schemas.topics import CONTROL
-from sql.keystore import ALL_TENANTS, PgKeystore, wrong_key_file_error
+from sql.operations.keystore import ALL_TENANTS, PgKeystore, wrong_key_file_error
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.payload_keys import (

@@ -52,9 +52,9 @@ from schemas.topics import OUTCOMES
 from schemas.values import Transcript
 from services.monitoring.lag_diagnosis import fetch_stage_lags
 from services.storage import Storage
-from sql.documents import PgDocuments
+from sql.catalog.documents import PgDocuments
+from sql.index.search import PgSearch
 from sql.pool import close_pool, open_pool
-from sql.search import PgSearch
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 

@@ -13,7 +13,7 @@ from anabranch.config.settings import Settings
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
 from services.api_keys import KEY_PATTERN, ApiKeyAuthenticator
-from sql.access import PgApiKeys
+from sql.catalog.access import PgApiKeys
 from streams.codec import DEFAULT_TENANT
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
-from sql.embedded_host import find_server_account
+from sql.embedded.host import find_server_account
 
 LOCK_FILE = "anabranch.lock"
 SERVER_FILE = "server.json"

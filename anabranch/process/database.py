@@ -16,8 +16,8 @@ import structlog
 from anabranch.config.settings import Settings
 from anabranch.process.data_folder import make_folder
 from schemas.errors import DatabaseUnavailable, NotFound
-from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres
-from sql.postgres_guardian import guard_server
+from sql.embedded.guardian import guard_server
+from sql.embedded.server import EPHEMERAL_SETTINGS, EmbeddedPostgres
 
 log = structlog.get_logger(__name__)
 POSTGRES_FOLDER = "postgres"

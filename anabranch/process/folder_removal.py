@@ -13,7 +13,7 @@ from anabranch.encryption.local_keys import overwrite_and_delete
 from anabranch.process.data_folder import LOCK_FILE, find_server, is_locked, lock_folder
 from anabranch.process.database import resolve_embedded_root
 from schemas.errors import ConfigurationError, NotFound
-from sql.embedded import EmbeddedPostgres, find_relocated_tables, resolve_state_folder
+from sql.embedded.server import EmbeddedPostgres, find_relocated_tables, resolve_state_folder
 
 STOP_TIMEOUT_S = 60.0
 

@@ -12,8 +12,8 @@ from anabranch.encryption.local_keys import finish_rotation, prepare_next_master
 from anabranch.process.data_folder import check_not_in_use
 from schemas.errors import ConfigurationError, KeyLost
 from schemas.ports.keys import StoredKey
-from sql.keystore import MasterKeyRotation, PgKeystore
-from sql.migrate import migrate
+from sql.operations.keystore import MasterKeyRotation, PgKeystore
+from sql.operations.migrate import migrate
 from sql.pool import close_pool, open_pool
 from streams.payload_keys import (
     KeyWrapper,

@@ -17,7 +17,7 @@ from benchmarks.peers.measurements import Measurements, Workload
 from benchmarks.peers.report import format_tables
 from benchmarks.peers.systems import SYSTEMS, install_environments
 from benchmarks.peers.workload import load_corpus
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 
 MEASUREMENTS = ("start", "ingest", "live", "kill")
 SHORTEST_WORDS, LONGEST_WORDS, PARAGRAPH_WORDS = 60, 240, 40

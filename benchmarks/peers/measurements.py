@@ -21,7 +21,7 @@ from benchmarks.peers.workload import (
     write_files,
 )
 from benchmarks.processes import measure_tree_cpu, measure_tree_mb
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 
 HNSW = """
 create index on {table} using hnsw (embedding vector_cosine_ops)

@@ -27,7 +27,7 @@ from benchmarks.peers.workload import (
     write_files,
 )
 from benchmarks.processes import measure_tree_cpu, measure_tree_mb
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 
 TIMEOUT_S = 600.0
 ROW_VERSIONS = "select doc, chunk_no, xmin::text as version from {table}"

@@ -10,7 +10,7 @@ from schemas.events import CollectionDeleted, CollectionDeletionRequested
 from services.erasure.drain import DrainBarrier
 from services.erasure.withdrawal import withdraw_documents
 from services.storage import Storage
-from sql.collections import PgCollections
+from sql.catalog.collections import PgCollections
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from processors import STAGES, TOPICS, control
 from schemas.topics import ACCEPTED, CONTROL, FEEDBACK, QUERIES, RAW, get_base_topic
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
-from sql.erasure import PgErasure
-from sql.generation_builds import PgGenerationBuilds
-from sql.generations import PgGenerations
+from sql.index.generation_builds import PgGenerationBuilds
+from sql.index.generations import PgGenerations
+from sql.operations.erasure import PgErasure
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.2

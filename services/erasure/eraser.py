@@ -24,11 +24,17 @@ from services.erasure.service import build_receipt
 from services.erasure.unsealed_entity_events import seal_events
 from services.erasure.withdrawal import DOCUMENTS_PER_BATCH, withdraw_documents
 from services.storage import Storage
-from sql.erasure import AFFECTED_TABLES, RESENT_COUNT, UNSCRUBBED_PREFIX, WAL_MARKER, PgErasure
-from sql.generations import PgGenerations
-from sql.keystore import PgKeystore
-from sql.lexical import compact_lexical
-from sql.scrubber import scrub_tables, vacuum_tables
+from sql.index.generations import PgGenerations
+from sql.index.lexical import compact_lexical
+from sql.operations.erasure import (
+    AFFECTED_TABLES,
+    RESENT_COUNT,
+    UNSCRUBBED_PREFIX,
+    WAL_MARKER,
+    PgErasure,
+)
+from sql.operations.keystore import PgKeystore
+from sql.operations.scrubber import scrub_tables, vacuum_tables
 from streams.payload_keys import CACHE_TTL_S
 from streams.publisher import build_root_event
 

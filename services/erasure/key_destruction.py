@@ -12,7 +12,7 @@ from schemas.events import KeysDestroyed
 from schemas.ports.log import EventLog
 from schemas.topics import CONTROL
 from services.storage import ShareFile
-from sql.keystore import PgKeystore
+from sql.operations.keystore import PgKeystore
 from sql.pool import Pool
 from streams.codec import Codec
 

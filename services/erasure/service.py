@@ -19,7 +19,7 @@ from schemas.records import Record
 from schemas.topics import CONTROL, FEEDBACK, OUTCOMES, RAW
 from services.erasure.unsealed_entity_events import read_unsealed_events
 from services.storage import Storage
-from sql.erasure import (
+from sql.operations.erasure import (
     DONE_MARKER,
     EVENT_COUNT,
     RESENT_COUNT,
@@ -30,7 +30,7 @@ from sql.erasure import (
     PgErasure,
     PgErasureReceipts,
 )
-from sql.keystore import PgKeystore
+from sql.operations.keystore import PgKeystore
 from streams.publisher import build_root_event
 
 CE_SOURCE = "anabranch/api"

@@ -17,7 +17,7 @@ from schemas.events import EntityAmended, EntityMerged, EntityRetyped, EntitySpl
 from schemas.records import StoredRecord
 from schemas.topics import CONTROL
 from services.storage import Storage
-from sql.erasure import PgErasure
+from sql.operations.erasure import PgErasure
 
 EntityEvent = EntityAmended | EntityRetyped | EntityMerged | EntitySplit
 _EVENT_TYPES = {event.event_type().encode() for event in get_args(EntityEvent)}

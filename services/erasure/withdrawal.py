@@ -10,7 +10,7 @@ from uuid import UUID
 from schemas.events import DocumentWithdrawn
 from schemas.records import Record
 from services.storage import Storage
-from sql.erasure import PgErasure
+from sql.operations.erasure import PgErasure
 from streams.publisher import build_raw_record
 
 POLL_S = 0.2

@@ -21,14 +21,14 @@ from services.generations.stage_assignments import (
     resolve_topic_generation,
 )
 from services.storage import Storage
-from sql.generation_builds import GenerationBuild, PgGenerationBuilds
-from sql.generation_removal import begin_generation_drop, list_unremoved_generations
-from sql.generation_switch import switch_generation
-from sql.generations import PgGenerations, fetch_first_needed_positions
-from sql.integrity import find_differing_tables
-from sql.partitions import build_indexes
+from sql.index.generation_builds import GenerationBuild, PgGenerationBuilds
+from sql.index.generation_removal import begin_generation_drop, list_unremoved_generations
+from sql.index.generation_switch import switch_generation
+from sql.index.generations import PgGenerations, fetch_first_needed_positions
+from sql.index.partitions import build_indexes
+from sql.index.semantic import ensure_vector_index
+from sql.operations.integrity import find_differing_tables
 from sql.pool import Pool
-from sql.semantic import ensure_vector_index
 from streams.stage import Stage
 
 log = structlog.get_logger(__name__)

@@ -37,9 +37,9 @@ from schemas.principals import Principal
 from schemas.questions import QueryRequest, SearchRequest
 from schemas.values import Transcript
 from services.query.retriever_pool import RetrieverPool
-from sql.generations import PgGenerations, PgGenerationSummaries, unknown_generation_error
-from sql.passages import PgPassages
-from sql.runs import PgFeedback
+from sql.catalog.runs import PgFeedback
+from sql.index.generations import PgGenerations, PgGenerationSummaries, unknown_generation_error
+from sql.index.passages import PgPassages
 
 REPLAYED_FIELDS = (
     "query",

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from evaluation.calibration import calibrate, measure_held_out
 from evaluation.exam import ExamQuestion, build_exam, summarize_exam
-from retrieval.context_packing import get_strength
-from retrieval.retrieval_result import RetrievalResult
+from retrieval.ranking.context_packing import get_strength
+from retrieval.ranking.retrieval_result import RetrievalResult
 from retrieval.retriever import Retriever
 from schemas.errors import AnabranchError, TransientError, unknown_resource_error
 from schemas.exams import (
@@ -28,8 +28,8 @@ from schemas.principals import Principal
 from schemas.questions import QueryRequest
 from services.generations.decisions import GenerationDecisions, wait_until_projected
 from services.query.retriever_pool import RetrieverPool
-from sql.exams import PgCalibrations, PgExams
-from sql.runs import PgFeedback
+from sql.catalog.exams import PgCalibrations, PgExams
+from sql.catalog.runs import PgFeedback
 
 PASSAGES_PER_QUESTION = 20
 """Passages that are read for each question: few passages yield one."""

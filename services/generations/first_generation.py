@@ -17,7 +17,7 @@ from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
 from services.engines import check_config_matches
 from services.storage import Storage
-from sql.generations import PgGenerations
+from sql.index.generations import PgGenerations
 from streams.codec import Codec
 from streams.publisher import build_root_event
 

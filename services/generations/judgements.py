@@ -12,8 +12,8 @@ from schemas.judgements import MAX_GRADE
 from schemas.principals import Principal
 from services.generations.exams import PASSAGES_PER_QUESTION
 from services.query.retriever_pool import RetrieverPool
-from sql.exams import PgExams
-from sql.runs import PgFeedback
+from sql.catalog.exams import PgExams
+from sql.catalog.runs import PgFeedback
 
 MAX_DIFFICULT = 1000
 

@@ -23,8 +23,8 @@ from services.generations.reindex_plan import (
     find_changed_stages,
 )
 from services.storage import Storage
-from sql.generation_builds import GenerationBuild, PgGenerationBuilds
-from sql.generations import PgGenerations, no_live_generation_error, unknown_generation_error
+from sql.index.generation_builds import GenerationBuild, PgGenerationBuilds
+from sql.index.generations import PgGenerations, no_live_generation_error, unknown_generation_error
 
 
 async def start_rebuild(

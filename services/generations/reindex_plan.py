@@ -25,8 +25,8 @@ from schemas.topics import ACCEPTED, OCR_DONE
 from schemas.values import ParentChunk
 from services.engines import Engines
 from services.storage import Storage
-from sql.engine_results import PgEngineResultCache
-from sql.generations import IndexSize, fetch_visible_orders, measure_index
+from sql.index.generations import IndexSize, fetch_visible_orders, measure_index
+from sql.operations.engine_results import PgEngineResultCache
 
 OUTPUT_TOPICS = {
     stage.name: stage.output_topic for stage in STAGES if stage.output_topic is not None

@@ -14,15 +14,15 @@ from schemas.topics import EMBEDDED
 from services.generations.decisions import GenerationDecisions
 from services.generations.stage_assignments import assign_stages
 from services.storage import Storage
-from sql.erasure import PgErasure
-from sql.generation_removal import (
+from sql.index.generation_removal import (
     begin_generation_drop,
     delete_dropped_states,
     fetch_dropped_states,
     record_dropped_states,
     remove_generation_tables,
 )
-from sql.generations import PgGenerations
+from sql.index.generations import PgGenerations
+from sql.operations.erasure import PgErasure
 from sql.pool import Pool
 
 RELEASE_WAIT_S = 2.0

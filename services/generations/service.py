@@ -13,9 +13,9 @@ from schemas.principals import Principal
 from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
 from services.generations.removal import remove_generation
-from sql.exams import PgCalibrations
-from sql.generation_switch import SwitchResult, roll_back, switch_generation
-from sql.generations import (
+from sql.catalog.exams import PgCalibrations
+from sql.index.generation_switch import SwitchResult, roll_back, switch_generation
+from sql.index.generations import (
     PgGenerations,
     PgGenerationSummaries,
     no_live_generation_error,

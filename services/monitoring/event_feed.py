@@ -27,8 +27,8 @@ from schemas.ports.feed import FeedRecord, RecordFeed
 from schemas.principals import Principal
 from schemas.records import StoredRecord
 from schemas.topics import CONTROL, RAW, get_base_topic
-from sql.documents import PgDocuments
-from sql.generations import PgGenerations
+from sql.catalog.documents import PgDocuments
+from sql.index.generations import PgGenerations
 from streams.codec import DEFAULT_TENANT, Codec
 from streams.unreadable import guess_producer_attributes, resolve_tenant
 

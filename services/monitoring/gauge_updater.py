@@ -16,10 +16,10 @@ from schemas.timestamps import utc_now
 from services.instrumentation.metrics import Metrics
 from services.monitoring.lag_diagnosis import fetch_stage_lags
 from services.storage import Storage
-from sql.documents import PgDocuments
-from sql.generations import PgGenerations
-from sql.listings import PgListings
-from sql.monitoring import fetch_received_times
+from sql.catalog.documents import PgDocuments
+from sql.catalog.listings import PgListings
+from sql.index.generations import PgGenerations
+from sql.operations.monitoring import fetch_received_times
 
 log = structlog.get_logger(__name__)
 INTERVAL_S = 15.0

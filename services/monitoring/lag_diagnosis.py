@@ -17,8 +17,8 @@ from services.generations.stage_assignments import (
 )
 from services.storage import Storage
 from sql.errors import LOCK_TIMEOUT_CODE
-from sql.generations import PgGenerations
-from sql.monitoring import (
+from sql.index.generations import PgGenerations
+from sql.operations.monitoring import (
     PgReaderStatus,
     fetch_blocking_transactions,
     fetch_horizon_holder,

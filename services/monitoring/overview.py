@@ -18,8 +18,8 @@ from services.monitoring.lag_diagnosis import explain_lags
 from services.monitoring.shared_result import SharedResult
 from services.storage import Storage
 from sql.errors import LOCK_TIMEOUT_CODE
-from sql.generations import PgGenerations
-from sql.monitoring import (
+from sql.index.generations import PgGenerations
+from sql.operations.monitoring import (
     fetch_blocking_transactions,
     fetch_stage_activity,
     inspect_database,

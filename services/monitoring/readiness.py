@@ -14,9 +14,9 @@ from schemas.readiness import DependencyStatus
 from schemas.topics import RAW
 from services.query.retriever_pool import RetrieverPool
 from services.storage import Storage
-from sql.documents import PgDocuments
-from sql.generations import PgGenerations, no_live_generation_error
-from sql.listings import PgListings
+from sql.catalog.documents import PgDocuments
+from sql.catalog.listings import PgListings
+from sql.index.generations import PgGenerations, no_live_generation_error
 
 CHECK_TIMEOUT_S = 5.0
 PROBE_KEY = "uploads/_probe"

@@ -16,7 +16,7 @@ from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.topics import FEEDBACK
 from services.instrumentation.metrics import Metrics
-from sql.runs import PgFeedback
+from sql.catalog.runs import PgFeedback
 from streams.codec import Codec
 from streams.publisher import build_root_event
 

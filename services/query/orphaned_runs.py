@@ -15,7 +15,7 @@ from schemas.errors import TransientError
 from schemas.events import EventData, RunStopped
 from services.background_tasks import run_in_background
 from services.query.runs import PROCESS_ENDED
-from sql.run_processes import PgRunProcesses
+from sql.catalog.run_processes import PgRunProcesses
 
 log = structlog.get_logger(__name__)
 CHECK_S = 2.0

@@ -13,7 +13,7 @@ from retrieval.profiles import ProfileCatalog, parse_profiles
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.profiles import ReloadedConfig
 from services.background_tasks import run_in_background
-from sql.profiles import PgReloadedProfiles
+from sql.catalog.profiles import PgReloadedProfiles
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.5

@@ -13,16 +13,16 @@ from typing import TypedDict
 
 import structlog
 
-from retrieval.answer_cache import AnswerCache
-from retrieval.query_context import OnCacheUse, QueryEmbeddingCache
+from retrieval.ranking.query_context import OnCacheUse, QueryEmbeddingCache
 from retrieval.retriever import Retriever
+from retrieval.runs.answer_cache import AnswerCache
 from retrieval.timing import Clock
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import EmbedConfig, Generation
 from schemas.ports.engines import Embedder, QueryEmbedding, TextEmbedding, TokenSpans
 from services.background_tasks import run_in_background
 from services.engines import make_outdated_error
-from sql.generations import (
+from sql.index.generations import (
     PgGenerations,
     generation_not_built_error,
     no_live_generation_error,

@@ -11,12 +11,12 @@ from uuid import UUID
 
 from cachetools import FIFOCache
 
-from retrieval.lineage.prov import build_document_prov, build_run_prov
-from retrieval.lineage.tracer import LineageTracer, trace_run
-from retrieval.recorded_run import RecordedRun, parse_run
-from retrieval.rerun import rerun_run
 from retrieval.retriever import Retriever
-from retrieval.run_diff import DiffContext, compare_runs, get_passages
+from retrieval.runs.lineage.prov import build_document_prov, build_run_prov
+from retrieval.runs.lineage.tracer import LineageTracer, trace_run
+from retrieval.runs.recorded_run import RecordedRun, parse_run
+from retrieval.runs.rerun import rerun_run
+from retrieval.runs.run_diff import DiffContext, compare_runs, get_passages
 from schemas.errors import unknown_run_error
 from schemas.events import EventData, QueryAnswered
 from schemas.lineage import DocumentLineage, RunLineage
@@ -24,9 +24,9 @@ from schemas.ports.engines import SentenceSplitter
 from schemas.principals import Principal
 from schemas.questions import QueryRequest
 from schemas.run_records import RunDiff
-from sql.generations import PgGenerations
-from sql.listings import PgListings
-from sql.runs import PgRecordedTexts
+from sql.catalog.listings import PgListings
+from sql.catalog.runs import PgRecordedTexts
+from sql.index.generations import PgGenerations
 
 MAX_RECENT_RUNS = 10_000
 # The tables follow the log: an answer that this process has published may not be there yet.

@@ -33,7 +33,7 @@ from schemas.questions import (
 from schemas.run_records import RunMessage, RunStatus, RunStep, StoppedRun, StoppedState
 from services.background_tasks import run_in_background
 from services.query.service import ApplyDefaultProfile, build_run_timeout_error
-from sql.listings import PgListings
+from sql.catalog.listings import PgListings
 
 log = structlog.get_logger(__name__)
 GRACE = timedelta(seconds=30)

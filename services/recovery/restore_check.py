@@ -22,12 +22,12 @@ from services.generations.first_generation import FIRST_GENERATION
 from services.generations.stage_assignments import assign_stages
 from services.recovery.table_recovery import load_accepted_events, parse_encryption_key
 from services.storage import Storage
-from sql.erasure import PgErasureReceipts
-from sql.generations import PgGenerations
+from sql.catalog.revisions import restore_owners
 from sql.inbox.entries import restore_inbox
-from sql.keystore import PgKeystore
-from sql.offset_store import ConsumerOffsets
-from sql.revisions import restore_owners
+from sql.index.generations import PgGenerations
+from sql.log.offset_store import ConsumerOffsets
+from sql.operations.erasure import PgErasureReceipts
+from sql.operations.keystore import PgKeystore
 from streams.stage_consumer import format_group_name
 
 log = structlog.get_logger(__name__)

@@ -26,15 +26,15 @@ from services.erasure.key_destruction import reapply_key_destruction
 from services.generations.first_generation import find_current_generation
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
-from sql.erasure import PgErasure, PgErasureReceipts
-from sql.generation_builds import PgGenerationBuilds
-from sql.generations import PgGenerations
+from sql.catalog.revisions import restore_owners
 from sql.inbox.entries import ERASED_PAYLOAD, reset_reader_cursor, restore_inbox
 from sql.inbox.ledger import PgLedger
-from sql.keystore import PgKeystore
-from sql.partitions import build_indexes
-from sql.revisions import restore_owners
-from sql.semantic import ensure_vector_index
+from sql.index.generation_builds import PgGenerationBuilds
+from sql.index.generations import PgGenerations
+from sql.index.partitions import build_indexes
+from sql.index.semantic import ensure_vector_index
+from sql.operations.erasure import PgErasure, PgErasureReceipts
+from sql.operations.keystore import PgKeystore
 from streams.payload_keys import KEY_MISSING
 from streams.stage import Stage
 

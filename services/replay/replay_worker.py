@@ -25,7 +25,7 @@ from schemas.ports.ledger import OrderingPolicy
 from schemas.records import Record, StoredRecord
 from schemas.topics import DEAD_LETTERS
 from services.storage import Storage
-from sql.replays import LEASE_S, OpenDeadLetter, PgReplays, Replay, ReplayCounts
+from sql.operations.replays import LEASE_S, OpenDeadLetter, PgReplays, Replay, ReplayCounts
 from streams.publisher import build_root_event
 from streams.reprocess import ReprocessResult, reprocess
 from streams.runner import StageRunner

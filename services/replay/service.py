@@ -25,8 +25,8 @@ from schemas.replay_requests import (
 )
 from services.replay.replay_worker import close_dead_letters, load_record_filter
 from services.storage import Storage
-from sql.generations import PgGenerations, no_live_generation_error, unknown_generation_error
-from sql.replays import OpenDeadLetter, PgReplays, Replay, ReplayCounts
+from sql.index.generations import PgGenerations, no_live_generation_error, unknown_generation_error
+from sql.operations.replays import OpenDeadLetter, PgReplays, Replay, ReplayCounts
 from streams.stage import Stage
 
 NO_DEAD_LETTERS_REMEDY = "List open dead letters with GET /v1/dead-letters."

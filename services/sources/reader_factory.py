@@ -32,9 +32,9 @@ from services.generations.stage_assignments import assign_stages
 from services.sources.service import check_folder, check_table, format_dsn_setting
 from services.sources.supervisor import SourceReader
 from services.storage import Storage
-from sql.generations import PgGenerations
-from sql.replication_slot import PgChangeReader
-from sql.sources import PgSources, PgSourceStore
+from sql.catalog.sources import PgSources, PgSourceStore
+from sql.index.generations import PgGenerations
+from sql.log.replication_slot import PgChangeReader
 from streams.publisher import build_raw_record
 from streams.retry import Backoff
 from streams.sources.change_applier import ChangeApplier

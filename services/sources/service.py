@@ -31,7 +31,7 @@ from schemas.sources import (
 )
 from schemas.topics import CONTROL
 from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
-from sql.sources import PgSources
+from sql.catalog.sources import PgSources
 from streams.codec import OWN_SOURCE_PREFIX, Codec
 from streams.publisher import build_root_event
 

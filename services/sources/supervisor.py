@@ -14,7 +14,7 @@ import structlog
 from schemas.errors import AnabranchError, TransientError
 from schemas.ports.sources import SourceStore
 from schemas.sources import DebeziumSource, DeclaredSource
-from sql.sources import PgSources
+from sql.catalog.sources import PgSources
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.5

@@ -11,9 +11,9 @@ from schemas.events import EventDeadLettered
 from schemas.generations import Generation
 from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, OrderingPolicy, ProjectedEvent
 from services.generations.stage_assignments import RETRANSCRIBE, StageAssignment, StageRole
+from sql.catalog.revisions import PgRevisions
 from sql.inbox.ledger import PgLedger
 from sql.pool import Pool
-from sql.revisions import PgRevisions
 
 BUILD_TRANSACTIONS = 2
 """Concurrent claims of one stage of a build."""

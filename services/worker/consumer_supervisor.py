@@ -38,10 +38,10 @@ from services.storage import Storage
 from services.worker.assignment_ledgers import build_ledger
 from services.worker.build_throttle import BuildThrottle, ThrottledRunner
 from services.worker.engine_registry import EngineRegistry
-from sql.generation_builds import PgGenerationBuilds
-from sql.generations import PgGenerations
 from sql.inbox.ledger import PgLedger
-from sql.monitoring import PgReaderStatus
+from sql.index.generation_builds import PgGenerationBuilds
+from sql.index.generations import PgGenerations
+from sql.operations.monitoring import PgReaderStatus
 from sql.pool import Pool
 from streams.instrumentation import Instrumentation
 from streams.partition_sink import STATUS_RENEWAL_S, PartitionLimits

@@ -10,12 +10,12 @@ import structlog
 from schemas.errors import TransientError
 from services.generations.removal import sweep_token_states
 from services.storage import Storage
-from sql.generations import PgGenerations
+from sql.index.generations import PgGenerations
+from sql.index.lexical import compact_lexical
+from sql.index.semantic import ensure_vector_index
 from sql.invalidation import IndexChangePruner
-from sql.lexical import compact_lexical
-from sql.log import EXPIRY_INTERVAL
+from sql.log.event_log import EXPIRY_INTERVAL
 from sql.pool import Pool
-from sql.semantic import ensure_vector_index
 
 log = structlog.get_logger(__name__)
 INTERVAL_S = 20.0

@@ -21,7 +21,6 @@ from schemas.ports.ledger import (
 )
 from schemas.records import Position
 from sql.advisory_locks import share_visibility_lock
-from sql.derived_tables import copy_rows
 from sql.encoding import format_array
 from sql.inbox import amendments, revision_rows
 from sql.inbox.document_state import (
@@ -32,8 +31,9 @@ from sql.inbox.document_state import (
 )
 from sql.inbox.revision_policy import DocumentState, States, Verdict, decide_event
 from sql.inbox.visibility import activate_complete_revisions
+from sql.index.derived_tables import copy_rows
 from sql.invalidation import ALL_GENERATIONS, record_index_change
-from sql.log import encode_headers
+from sql.log.event_log import encode_headers
 from sql.pool import Connection
 from sql.query_loader import load_query
 

@@ -42,7 +42,7 @@ from sql.inbox.revision_policy import States, Verdict, decide_event
 from sql.inbox.shared_rows import write_shared_rows
 from sql.inbox.visibility import activate_complete_revisions, archive_late_texts, withdraw_revisions
 from sql.invalidation import ALL_GENERATIONS, record_index_change
-from sql.keystore import fetch_destroyed_keys
+from sql.operations.keystore import fetch_destroyed_keys
 from sql.pool import Connection
 from sql.query_loader import load_query
 

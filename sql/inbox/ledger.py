@@ -7,7 +7,7 @@ The first one claims events and writes their rows; this package reads in its ord
    (`document_state`).
 3. It decides which events take effect: by their claims (`entries`) and the `revision_policy`.
 4. It inserts the claims and rows: `shared_rows`, `revision_rows` and `amendments`, or those of a
-   generation (`sql.derived_tables`).
+   generation (`sql.index.derived_tables`).
 5. `visibility` activates the revisions that are complete now, and removes withdrawn ones.
 
 The second one, `PgLedger.complete`, marks the events once their reactions are published.
@@ -33,7 +33,6 @@ from schemas.ports.ledger import (
     RevisionPreview,
 )
 from schemas.rows import ChildRow, Row, VectorRow
-from sql.derived_tables import copy_rows, insert_rows
 from sql.encoding import encode_json_text
 from sql.errors import translate_database_errors
 from sql.inbox import chain_transaction
@@ -46,6 +45,7 @@ from sql.inbox.claim_transaction import (
 )
 from sql.inbox.document_state import MissingDocuments, add_stubs
 from sql.inbox.entries import ClaimCollision, fetch_inbox_entries
+from sql.index.derived_tables import copy_rows, insert_rows
 from sql.pool import Pool, execute
 from sql.query_loader import load_query
 

@@ -37,13 +37,13 @@ from schemas.events import (
     SourceReset,
 )
 from schemas.rows import EventRow, Row, RunRow
-from sql.collections import write_collection_event
+from sql.catalog.collections import write_collection_event
+from sql.catalog.facts import write_fact_event
 from sql.encoding import read_values
-from sql.entities import write_aliases
-from sql.entity_corrections import write_correction
-from sql.erasure import write_erasure_event
-from sql.facts import write_fact_event
-from sql.partitions import create_partitions
+from sql.index.entities import write_aliases
+from sql.index.entity_corrections import write_correction
+from sql.index.partitions import create_partitions
+from sql.operations.erasure import write_erasure_event
 from sql.pool import Connection
 from sql.query_loader import load_query
 

@@ -16,9 +16,9 @@ from schemas.errors import CursorAhead, InvalidRequest
 from schemas.ports.feed import FeedRecord, RecordFeed
 from schemas.ports.log import EventLog
 from schemas.records import Record
-from sql import log as log_table
-from sql.log import PgLog
-from sql.log_feed import PgFeed
+from sql.log import event_log as log_table
+from sql.log.event_log import PgLog
+from sql.log.feed import PgFeed
 from sql.pool import close_pool, open_pool
 from sql.query_loader import load_query
 from streams import offset_feed as feed_of_offsets

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import snowballstemmer
 
-from retrieval.document_links import fold_document_name
+from retrieval.question.document_links import fold_document_name
 from schemas.errors import NotFound
 from schemas.generations import LexicalConfig
 from schemas.ids import make_entity_id

@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 from tests.debezium.connect import make_connector_config, run_kafka_connect
 from tests.debezium.notes_table import CHANGES, SNAPSHOT, TRUNCATE, open_notes_table
 from tests.support.eventually import eventually

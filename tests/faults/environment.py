@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 from streams.kafka.broker import Broker
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.faults.worker_fleet import WorkerFleet, monitor_memory

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 from streams.kafka.broker import Broker
 from tests.faults import (
     broker_killed,

@@ -27,7 +27,7 @@ from schemas.records import Record
 from schemas.sources import SequenceReset, SourceSpec, UrlsSource
 from schemas.topics import RAW
 from services.storage import Storage
-from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres
+from sql.embedded.server import EPHEMERAL_SETTINGS, EmbeddedPostgres
 from sql.pool import Pool
 from streams.asyncapi import JSON_SCHEMA, get_schema_file_name
 from streams.publisher import API_SOURCE, build_root_event

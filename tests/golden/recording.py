@@ -20,7 +20,7 @@ from schemas.events import Event, EventData
 from schemas.ports.keys import StoredKey
 from schemas.records import Position, Record, StoredRecord
 from schemas.topics import get_base_topic
-from sql.log import decode_headers, encode_headers
+from sql.log.event_log import decode_headers, encode_headers
 from streams.codec import Codec
 from streams.payload_keys import SealingKeys
 

@@ -12,8 +12,8 @@ from engines.extract.rules import extract_by_rules
 from engines.language_detector import FastTextLanguageDetector
 from engines.name_folding import FoldingNameNormalizer
 from evaluation.answers_eval import AnswerQuestion, contains, normalize_text, read_answers_set
-from retrieval.query_plan import plan_query
-from retrieval.routing import choose_route
+from retrieval.question.query_plan import plan_query
+from retrieval.ranking.routing import choose_route
 from schemas.planning import RouteProfile
 from schemas.questions import Filters, RouteMode, SearchRequest
 from tests.fakes.chunks import make_parent

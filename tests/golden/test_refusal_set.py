@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.refusal import compute_auc
 from benchmarks.refusal_set import list_documents, load_questions
-from retrieval.words import split_words
+from retrieval.question.words import split_words
 
 SOURCES = Path(__file__).parents[2] / "samples" / "source"
 

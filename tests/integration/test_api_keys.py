@@ -25,7 +25,7 @@ from schemas.topics import CONTROL
 from services import api_keys
 from services.api_keys import ApiKeyAuthenticator, ApiKeyService
 from services.audit_log import AuditLog
-from sql.access import PgApiKeys
+from sql.catalog.access import PgApiKeys
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
 from tests.fakes.memory_log import MemoryLog

@@ -23,7 +23,7 @@ from benchmarks.peers.report import format_tables
 from benchmarks.ratios import SHORT_RUNS, RatioComparison, compare_ratio, run_program
 from benchmarks.retrieval_sets import CONFIGURATIONS
 from benchmarks.synthetic_tables import add_copies, store_templates
-from sql.integrity import check_integrity
+from sql.operations.integrity import check_integrity
 from tests.support.eventually import eventually
 from tests.support.forked_process import fork_process
 

@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from schemas.events import Event
 from sql.inbox.ledger import PgLedger
-from sql.integrity import compute_checksum
+from sql.operations.integrity import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.generation_copies import apply_control_rows, created_row
 from tests.support.ledger_events import G1, claim_events, make_removed, make_revision_events

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from anabranch.config.overrides import Overrides
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.debezium.connect import make_connector_config, run_kafka_connect
 from tests.debezium.notes_table import COLUMN_ENCODINGS, open_notes_table

@@ -8,10 +8,10 @@ import pytest
 from schemas.ports.search import EntitySeed
 from schemas.principals import Principal
 from schemas.questions import Filters
-from sql.collections import PgCollections
-from sql.documents import PgDocuments
-from sql.entities import PgEntities
-from sql.listings import PgListings
+from sql.catalog.collections import PgCollections
+from sql.catalog.documents import PgDocuments
+from sql.catalog.listings import PgListings
+from sql.index.entities import PgEntities
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import (
     SampleDocument,
@@ -100,7 +100,7 @@ async def test_every_retriever_returns_only_readable_documents(
     database: str, few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not few:
-        monkeypatch.setattr("sql.search_scope.MAX_LISTED_DOCUMENTS", 0)
+        monkeypatch.setattr("sql.index.search_scope.MAX_LISTED_DOCUMENTS", 0)
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, *ALL_DOCUMENTS)
         for doc in ALL_DOCUMENTS:

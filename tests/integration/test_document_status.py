@@ -13,10 +13,10 @@ from schemas.errors import InvalidRequest
 from schemas.events import CollectionConfigured, CollectionDeleted, CollectionDeletionRequested
 from schemas.ids import content_id, make_derived_id, make_received_id, sha256_hex
 from schemas.ingest import IngestionJob
-from sql.collections import PgCollections
-from sql.documents import PgDocuments
-from sql.jobs import PgJobs
-from sql.listings import PgListings
+from sql.catalog.collections import PgCollections
+from sql.catalog.documents import PgDocuments
+from sql.catalog.jobs import PgJobs
+from sql.catalog.listings import PgListings
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import (
     EPOCH,

@@ -19,8 +19,7 @@ import asyncpg
 import pytest
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable
-from sql.embedded import EPHEMERAL_SETTINGS, LOCATION_FILE, EmbeddedPostgres
-from sql.embedded_host import (
+from sql.embedded.host import (
     Account,
     can_enter,
     copy_binaries,
@@ -28,8 +27,9 @@ from sql.embedded_host import (
     find_server_account,
     find_wheel_binaries,
 )
-from sql.migrate import migrate
-from sql.monitoring import list_pending_migrations
+from sql.embedded.server import EPHEMERAL_SETTINGS, LOCATION_FILE, EmbeddedPostgres
+from sql.operations.migrate import migrate
+from sql.operations.monitoring import list_pending_migrations
 from tests.support.postgres_fixture import create_data_root, run_in_thread, tcp_dsn
 
 requires_root = pytest.mark.skipif(

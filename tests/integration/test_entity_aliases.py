@@ -9,8 +9,8 @@ from uuid import UUID
 from schemas.events import EntityAmended, ErasureCompleted, ErasureRequested
 from schemas.events.control import Scope
 from schemas.rows import EventRow
-from sql.entities import PgEntities
 from sql.inbox.shared_rows import write_shared_rows
+from sql.index.entities import PgEntities
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import SampleDocument, insert_documents, insert_mention
 from tests.support.search_stack import SearchStack, open_search_stack

@@ -32,9 +32,9 @@ from schemas.rows import (
     RelationRow,
     Row,
 )
-from sql.derived_tables import copy_rows
-from sql.entities import PgEntities
 from sql.inbox.shared_rows import write_shared_rows
+from sql.index.derived_tables import copy_rows
+from sql.index.entities import PgEntities
 from sql.pool import connect
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.bolt_server import read_view

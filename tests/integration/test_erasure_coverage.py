@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sql.erasure import AFFECTED_TABLES, DOCUMENT_TABLES, REVISION_TABLES
+from sql.operations.erasure import AFFECTED_TABLES, DOCUMENT_TABLES, REVISION_TABLES
 from sql.pool import close_pool, open_pool
 
 ERASED_TABLES = {*REVISION_TABLES, *DOCUMENT_TABLES, *AFFECTED_TABLES} - {"keystore.keys"}
@@ -82,5 +82,5 @@ async def test_erasure_covers_every_table(database: str) -> None:
         | KEY_TABLES.keys()
     )
     assert {row["name"] for row in rows} == listed_tables, (
-        "a new table needs its place in sql/erasure.py, or a reason here"
+        "a new table needs its place in sql/operations/erasure.py, or a reason here"
     )

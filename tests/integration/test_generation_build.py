@@ -18,8 +18,8 @@ from schemas.ports.engines import TextEmbedding
 from services.generations.reindex import start_rebuild
 from services.generations.reindex_plan import OUTPUT_TOPICS
 from services.generations.removal import remove_generation
-from sql.generation_builds import PgGenerationBuilds
-from sql.integrity import compute_checksum
+from sql.index.generation_builds import PgGenerationBuilds
+from sql.operations.integrity import compute_checksum
 from sql.pool import connect
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, run_pipeline

@@ -11,13 +11,13 @@ import pytest
 import pytest_asyncio
 
 from schemas.errors import LogUnavailable, NotFound, PermanentError, TransientError
-from sql.derived_tables import PARTITIONED_TABLES
-from sql.generation_removal import (
+from sql.inbox.ledger import PgLedger
+from sql.index.derived_tables import PARTITIONED_TABLES
+from sql.index.generation_removal import (
     begin_generation_drop,
     list_unremoved_generations,
     remove_generation_tables,
 )
-from sql.inbox.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.eventually import eventually
 from tests.support.generation_copies import apply_control_rows, built_row, created_row

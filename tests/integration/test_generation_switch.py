@@ -18,8 +18,8 @@ from schemas.errors import (
     TransientError,
 )
 from sql.advisory_locks import share_visibility_lock
-from sql.generation_switch import PublishPromotion, SwitchResult, roll_back, switch_generation
 from sql.inbox.ledger import PgLedger
+from sql.index.generation_switch import PublishPromotion, SwitchResult, roll_back, switch_generation
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.eventually import eventually
 from tests.support.generation_copies import (

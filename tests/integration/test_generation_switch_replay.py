@@ -11,9 +11,9 @@ import pytest_asyncio
 from schemas.topics import CONTROL
 from services.generations.decisions import GenerationDecisions
 from services.generations.removal import find_unused_topics
-from sql.generation_removal import begin_generation_drop
-from sql.generation_switch import roll_back, switch_generation
 from sql.inbox.ledger import PgLedger
+from sql.index.generation_removal import begin_generation_drop
+from sql.index.generation_switch import roll_back, switch_generation
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
 from streams.stage import project_itself

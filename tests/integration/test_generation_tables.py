@@ -10,9 +10,9 @@ import asyncpg
 import pytest_asyncio
 
 from schemas.rows import Row
-from sql.derived_tables import PARTITIONED_TABLES
-from sql.generation_builds import PgGenerationBuilds
-from sql.partitions import SECONDARY_INDEXES, build_indexes, drop_partitions
+from sql.index.derived_tables import PARTITIONED_TABLES
+from sql.index.generation_builds import PgGenerationBuilds
+from sql.index.partitions import SECONDARY_INDEXES, build_indexes, drop_partitions
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.document_rows import SampleDocument, insert_documents
 from tests.support.eventually import eventually

@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 
 from engines.graph.bolt import BoltGraph
-from retrieval.channels import ChannelOutput, ChannelRequest
-from retrieval.channels.graph import retrieve
+from retrieval.ranking.channels import ChannelOutput, ChannelRequest
+from retrieval.ranking.channels.graph import retrieve
 from schemas.channels import GraphProfile
 from schemas.errors import EngineUnavailable
 from schemas.ids import make_entity_id

@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.channels import ChannelRequest
-from retrieval.channels.graph import retrieve
+from retrieval.ranking.channels import ChannelRequest
+from retrieval.ranking.channels.graph import retrieve
 from schemas.channels import GraphProfile
 from schemas.graph_facts import GraphEvidence
 from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import EntitySeed, Hit
 from schemas.questions import Filters
-from sql.entities import PgEntities
+from sql.index.entities import PgEntities
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import (
     SampleDocument,
@@ -407,7 +407,7 @@ async def test_walk_prefers_passage_that_more_entities_lead_to(database: str) ->
 async def test_walk_stays_within_filters_and_readers(
     database: str, listed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sql.search_scope.MAX_LISTED_DOCUMENTS", listed)
+    monkeypatch.setattr("sql.index.search_scope.MAX_LISTED_DOCUMENTS", listed)
     async with open_search_stack(database) as desk:
         near, _, far, _ = await insert_shared_entities(desk)
         secret = SampleDocument("secret", ["ada town"], readers=("user:ana",))

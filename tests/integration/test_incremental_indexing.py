@@ -14,8 +14,8 @@ from anabranch.config.overrides import Overrides
 from engines.extract.null import NullExtractor
 from schemas.events import DocumentAmended
 from schemas.ids import make_document_id
-from sql.derived_tables import PARTITIONED_TABLES
-from sql.erasure import PgErasure
+from sql.index.derived_tables import PARTITIONED_TABLES
+from sql.operations.erasure import PgErasure
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 from tests.fakes.null_embedder import NullEmbedder

@@ -19,7 +19,7 @@ from sql.invalidation import (
     delete_foreign_changes,
     record_index_change,
 )
-from sql.migrate import migrate
+from sql.operations.migrate import migrate
 from sql.pool import ASYNC_COMMIT_SETTINGS, Connection, Pool, close_pool, open_pool
 from tests.support.eventually import eventually
 from tests.support.postgres_fixture import run_postgres

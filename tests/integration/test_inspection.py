@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncpg
 
-from sql.migrate import migrate, read_migrations
-from sql.monitoring import (
+from sql.operations.migrate import migrate, read_migrations
+from sql.operations.monitoring import (
     fetch_horizon_holder,
     fetch_migration_status,
     inspect_database,

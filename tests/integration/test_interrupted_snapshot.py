@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from engines.blobs import open_blobs
 from schemas.records import Record
 from schemas.sources import DebeziumSource, DeclaredSource, RowMapping, SourceSpec
+from sql.catalog.sources import PgSourceStore
 from sql.pool import close_pool, open_pool
-from sql.sources import PgSourceStore
 from streams.codec import Codec
 from streams.retry import Backoff
 from streams.sources.change_applier import BatchPosition, ChangeApplier

@@ -34,14 +34,14 @@ from schemas.rows import (
     TokenStateRow,
     VectorRow,
 )
-from sql.derived_tables import insert_rows
-from sql.engine_results import PgEngineResultCache
-from sql.generations import PgGenerations
+from sql.catalog.revisions import PgDocumentOwners
 from sql.inbox.claim_transaction import claim_documents
 from sql.inbox.ledger import PgLedger
-from sql.integrity import compute_checksum
+from sql.index.derived_tables import insert_rows
+from sql.index.generations import PgGenerations
+from sql.operations.engine_results import PgEngineResultCache
+from sql.operations.integrity import compute_checksum
 from sql.pool import Connection, Pool, close_pool, open_pool
-from sql.revisions import PgDocumentOwners
 from tests.support.eventually import eventually
 from tests.support.generation_copies import apply_control_rows, created_row, promoted_row
 from tests.support.ledger_events import (

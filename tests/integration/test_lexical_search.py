@@ -17,8 +17,8 @@ import snowballstemmer
 from schemas.generations import LexicalConfig
 from schemas.ports.search import LexicalHits
 from schemas.questions import Filters
-from sql.lexical import SPARE_HITS, compact_lexical
-from sql.text_search_config import resolve_text_search_config
+from sql.index.lexical import SPARE_HITS, compact_lexical
+from sql.index.text_search_config import resolve_text_search_config
 from tests.support.document_rows import (
     SampleDocument,
     activate_revision,
@@ -378,7 +378,7 @@ FILTERS = [
 async def test_all_filters_apply_for_few_and_many_matches(
     database: str, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr("sql.search_scope.MAX_LISTED_DOCUMENTS", few)
+    monkeypatch.setattr("sql.index.search_scope.MAX_LISTED_DOCUMENTS", few)
     a = SampleDocument(
         "a",
         ["lobster"],

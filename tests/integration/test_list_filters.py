@@ -9,9 +9,9 @@ from uuid import UUID
 
 from schemas.events import AuditRecorded
 from schemas.rows import EventRow
-from sql.access import PgAudit
+from sql.catalog.access import PgAudit
+from sql.catalog.listings import PgListings
 from sql.inbox.shared_rows import write_shared_rows
-from sql.listings import PgListings
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.search_stack import open_search_stack
 

@@ -33,7 +33,7 @@ from schemas.values import Amendment
 from services.ingest import IngestService
 from services.monitoring.lag_diagnosis import explain_lags
 from services.storage import Storage
-from sql.monitoring import fetch_blocking_transactions
+from sql.operations.monitoring import fetch_blocking_transactions
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER, api_client
 from tests.support.generation_copies import apply_control_rows, built_row, created_row, promoted_row

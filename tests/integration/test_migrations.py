@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from schemas.errors import ConfigurationError
-from sql.migrate import migrate, read_migrations
+from sql.operations.migrate import migrate, read_migrations
 
 
 def write_migration(folder: Path, name: str, sql: str) -> Path:

@@ -15,8 +15,8 @@ import pytest_asyncio
 from schemas.errors import LogUnavailable
 from schemas.ports.log import Partition
 from schemas.records import Record, StoredRecord
-from sql.log import PgLog, adopt_imported_log
-from sql.log_reader import PgSubscriber, PgSubscription, ReaderCursor, ReaderLease, TopicListener
+from sql.log.event_log import PgLog, adopt_imported_log
+from sql.log.reader import PgSubscriber, PgSubscription, ReaderCursor, ReaderLease, TopicListener
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.eventually import eventually
 
@@ -253,8 +253,8 @@ async def test_readers_poll_while_listener_is_unavailable(
         tries += 1
         raise asyncpg.InvalidPasswordError("no")
 
-    monkeypatch.setattr("sql.log_reader.connect", broken)
-    monkeypatch.setattr("sql.log_reader.RECONNECT_S", 0.01)
+    monkeypatch.setattr("sql.log.reader.connect", broken)
+    monkeypatch.setattr("sql.log.reader.RECONNECT_S", 0.01)
     await log.append([make_record("a")])
     async with run_subscription(pool, database, poll_s=0.02) as found:
         assert await found.wait_for_values(1) == [b"a"]

@@ -13,8 +13,8 @@ import pytest
 
 from schemas.ports.sources import LogicalMessage, PeekedChanges
 from services.sources import supervisor
+from sql.log.replication_slot import PgChangeReader
 from sql.query_loader import load_query
-from sql.replication_slot import PgChangeReader
 from tests.support.eventually import eventually
 from tests.support.source_environment import SourceEnvironment, run_source_environment
 

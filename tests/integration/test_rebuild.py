@@ -12,8 +12,8 @@ from anabranch.config.overrides import Overrides
 from schemas.errors import PermanentError
 from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild
-from sql.derived_tables import PARTITIONED_TABLES
-from sql.integrity import compute_checksum
+from sql.index.derived_tables import PARTITIONED_TABLES
+from sql.operations.integrity import compute_checksum
 from tests.support.document_history import WORDS, push_history
 from tests.support.pipeline import Pipeline, run_pipeline
 

@@ -13,7 +13,7 @@ from schemas.errors import ConfigurationError
 from schemas.events import EntityAmended
 from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
-from sql.integrity import compute_checksum
+from sql.operations.integrity import compute_checksum
 from streams.publisher import build_root_event
 from tests.support.database_copies import copy_keys, copy_log
 from tests.support.document_history import TEXTS, push_history

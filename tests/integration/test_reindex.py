@@ -11,12 +11,12 @@ from anabranch.config.settings import Settings
 from processors import TOPICS
 from schemas.questions import Filters
 from schemas.topics import count_partitions
-from sql.generations import PgGenerations
-from sql.integrity import compute_checksum
+from sql.index.generations import PgGenerations
+from sql.index.search import PgSearch
+from sql.index.search_scope import SearchScope
+from sql.index.semantic import ensure_vector_index
+from sql.operations.integrity import compute_checksum
 from sql.query_loader import load_query
-from sql.search import PgSearch
-from sql.search_scope import SearchScope
-from sql.semantic import ensure_vector_index
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import (

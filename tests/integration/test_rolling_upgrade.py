@@ -13,7 +13,7 @@ from schemas.events import DocumentChunked
 from schemas.ids import make_document_id
 from schemas.records import Record
 from services.monitoring.lag_diagnosis import explain_lags
-from sql.monitoring import PgReaderStatus
+from sql.operations.monitoring import PgReaderStatus
 from streams import partition_sink
 from tests.fakes.memory_log import choose_partition
 from tests.support.log_backends import PARTITIONS, on_both_logs

@@ -16,8 +16,8 @@ import pytest
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.doctor import connections
-from sql.embedded import EmbeddedPostgres
-from sql.partitions import ROW_SECURITY_TABLES, create_partitions
+from sql.embedded.server import EmbeddedPostgres
+from sql.index.partitions import ROW_SECURITY_TABLES, create_partitions
 from sql.pool import connect
 from tests.support.document_rows import (
     SampleDocument,

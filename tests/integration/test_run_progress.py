@@ -17,9 +17,9 @@ from schemas.events import (
     RunStopped,
 )
 from schemas.run_records import OrphanedRun
+from sql.catalog.listings import PgListings
+from sql.catalog.run_processes import PgRunProcesses
 from sql.inbox.shared_rows import write_shared_rows
-from sql.listings import PgListings
-from sql.run_processes import PgRunProcesses
 from tests.support.api_client import make_caller
 from tests.support.eventually import eventually
 from tests.support.search_stack import SearchStack, open_search_stack

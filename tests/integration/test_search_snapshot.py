@@ -9,8 +9,8 @@ import pytest
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable, NotFound, TransientError
 from schemas.questions import Filters
+from sql.index.search import PgSearch
 from sql.pool import close_pool, open_pool
-from sql.search import PgSearch
 from tests.support.document_rows import (
     SampleDocument,
     activate_revision,

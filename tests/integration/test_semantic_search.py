@@ -12,9 +12,9 @@ import pytest
 from schemas.generations import HnswConfig
 from schemas.ports.search import Hit
 from schemas.questions import Filters
-from sql import semantic
-from sql.search_scope import resolve_scope
-from sql.semantic import compute_build_memory_mib, ensure_vector_index
+from sql.index import semantic
+from sql.index.search_scope import resolve_scope
+from sql.index.semantic import compute_build_memory_mib, ensure_vector_index
 from tests.support.document_rows import SampleDocument, activate_revision, insert_documents
 from tests.support.eventually import eventually
 from tests.support.postgres_fixture import execute_sql
@@ -181,7 +181,7 @@ async def test_filtered_query_gets_k_hits_from_the_index(
     """Few of many pass and are looked up hit by hit: the scan of the index goes on until there are
     enough.
     """
-    monkeypatch.setattr("sql.search_scope.MAX_LISTED_DOCUMENTS", 0)
+    monkeypatch.setattr("sql.index.search_scope.MAX_LISTED_DOCUMENTS", 0)
     async with open_search_stack(database) as desk:
         await insert_documents(
             desk.connection,

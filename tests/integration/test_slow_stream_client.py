@@ -21,8 +21,8 @@ from schemas.ports.feed import FeedPage, RecordFeed
 from schemas.ports.log import EventLog
 from schemas.topics import count_partitions
 from services.monitoring.event_feed import PAGE_SIZE, EventFeed, LogEntryBuilder
-from sql.log import PgLog
-from sql.log_feed import PgFeed
+from sql.log.event_log import PgLog
+from sql.log.feed import PgFeed
 from streams.codec import Codec
 from streams.offset_feed import OffsetFeed
 from tests.fakes.event_feed import DOCUMENT_ID, SingleGeneration, make_record

@@ -20,10 +20,10 @@ from schemas.generations import UPSTREAM_STAGES
 from schemas.questions import SearchRequest
 from services.generations.reindex import ReindexService
 from services.monitoring.lag_diagnosis import explain_lags
-from sql.generation_removal import begin_generation_drop
-from sql.generation_switch import roll_back, switch_generation
-from sql.integrity import compute_checksum
-from sql.monitoring import PgReaderStatus
+from sql.index.generation_removal import begin_generation_drop
+from sql.index.generation_switch import roll_back, switch_generation
+from sql.operations.integrity import compute_checksum
+from sql.operations.monitoring import PgReaderStatus
 from streams.codec import Codec
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER

@@ -17,10 +17,10 @@ from schemas.questions import Filters
 from schemas.rows import EventRow
 from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild
-from sql.entities import PgEntities
 from sql.inbox.shared_rows import write_shared_rows
+from sql.index.entities import PgEntities
+from sql.index.search import PgSearch, PgSnapshot
 from sql.pool import close_pool, open_pool
-from sql.search import PgSearch, PgSnapshot
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import SampleDocument, insert_documents, insert_mention
 from tests.support.pipeline import Pipeline, run_pipeline

@@ -8,8 +8,8 @@ import pytest
 
 from anabranch.config.loader import load_overrides
 from schemas.errors import InvalidRequest, PermanentError
-from sql.generation_switch import roll_back
-from sql.integrity import check_integrity, compute_checksum
+from sql.index.generation_switch import roll_back
+from sql.operations.integrity import check_integrity, compute_checksum
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import (
     OVERRIDES,

@@ -13,7 +13,7 @@ from processors import STAGES, announce
 from schemas.events import GenerationPromoted
 from schemas.generations import IndexConfig
 from schemas.ports.stage_ports import StagePorts
-from sql.migrate import migrate
+from sql.operations.migrate import migrate
 from streams.stage import Emission, PendingEvent
 from tests.fakes.null_embedder import NullEmbedder
 from tests.fakes.rejecting_embedder import RejectingEmbedder

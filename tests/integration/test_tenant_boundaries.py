@@ -23,10 +23,10 @@ from schemas.principals import Principal, is_valid_tenant
 from schemas.rows import EventRow
 from schemas.sources import SourceSpec
 from services.generations.service import GenerationService
-from sql.engine_results import PgEngineResultCache
+from sql.catalog.sources import PgSources
 from sql.inbox.shared_rows import write_shared_rows
+from sql.operations.engine_results import PgEngineResultCache
 from sql.pool import connect
-from sql.sources import PgSources
 from streams.memoize import build_memo_key
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER, make_caller

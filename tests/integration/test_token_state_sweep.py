@@ -17,9 +17,9 @@ from schemas.errors import EngineUnavailable
 from services.generations import removal
 from services.generations.removal import sweep_token_states
 from services.worker.maintenance import Maintenance
-from sql.generation_removal import fetch_dropped_states
+from sql.index.generation_removal import fetch_dropped_states
 from sql.invalidation import IndexChangePruner
-from sql.log import PgLog
+from sql.log.event_log import PgLog
 from sql.pool import Pool
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, run_pipeline

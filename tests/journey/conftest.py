@@ -11,7 +11,7 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.process.database import POSTGRES_FOLDER
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.shared_sandbox import sandbox_thread, shared_sandbox

@@ -13,7 +13,7 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.errors import LogUnavailable
 from services.erasure import withdrawal
-from sql.integrity import check_integrity
+from sql.operations.integrity import check_integrity
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.database_copies import copy_keys, copy_log
 from tests.support.eventually import eventually

@@ -18,10 +18,10 @@ from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.timestamps import utc_now
 from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild
-from sql.erasure import PgErasureReceipts
-from sql.generation_builds import PgGenerationBuilds
-from sql.generation_switch import switch_generation
-from sql.integrity import check_integrity
+from sql.index.generation_builds import PgGenerationBuilds
+from sql.index.generation_switch import switch_generation
+from sql.operations.erasure import PgErasureReceipts
+from sql.operations.integrity import check_integrity
 from streams import stage_chain
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_world import FINAL_STATES, ApiWorld, run_system

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.process.database import POSTGRES_FOLDER
-from sql.embedded import EmbeddedPostgres, find_relocated_tables, resolve_state_folder
-from sql.embedded_host import find_free_port
+from sql.embedded.host import find_free_port
+from sql.embedded.server import EmbeddedPostgres, find_relocated_tables, resolve_state_folder
 from tests.support.server_process import STOP_TIMEOUT_S, run_anabranch, run_up
 
 requires_root = pytest.mark.skipif(

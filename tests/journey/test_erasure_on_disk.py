@@ -16,8 +16,8 @@ from anabranch.encryption.codec import resolve_master_key
 from anabranch.encryption.local_keys import KeyFile
 from schemas.errors import KeyLost
 from schemas.ports.keys import StoredKey
-from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres
-from sql.keystore import PgKeystore
+from sql.embedded.server import EPHEMERAL_SETTINGS, EmbeddedPostgres
+from sql.operations.keystore import PgKeystore
 from sql.pool import close_pool, open_pool
 from streams.payload_keys import KeyWrapper
 from tests.support.api_world import run_system

@@ -15,7 +15,7 @@ from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
 from services.erasure.drain import DrainBarrier
 from services.generations.reindex import start_rebuild
-from sql.integrity import compute_checksum
+from sql.operations.integrity import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables

@@ -7,7 +7,7 @@ from typing import Any
 from anabranch.composition.storage import recover_database
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from sql.exams import PgCalibrations, PgExams
+from sql.catalog.exams import PgCalibrations, PgExams
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.database_copies import copy_keys, copy_log
 from tests.support.eventually import eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID, uuid4
 
-from sql.runs import PgFeedback
+from sql.catalog.runs import PgFeedback
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
 from tests.support.log_backends import long_on_kafka, long_on_postgres

@@ -16,7 +16,7 @@ import pytest
 
 from anabranch.process.data_folder import lock_folder, make_folder
 from anabranch.process.database import POSTGRES_FOLDER
-from sql.embedded import LOCATION_FILE
+from sql.embedded.server import LOCATION_FILE
 from tests.support.eventually import eventually_blocking
 from tests.support.server_process import (
     START_TIMEOUT_S,

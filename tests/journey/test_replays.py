@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sql.replays import PgReplays
+from sql.operations.replays import PgReplays
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sql.partitions import drop_partitions
+from sql.index.partitions import drop_partitions
 from sql.pool import close_pool, open_pool
 from tests.support.api_world import ApiWorld
 from tests.support.lineage import (

@@ -14,7 +14,7 @@ from schemas.errors import ConfigurationError, FatalError
 from services.generations.reindex import start_rebuild
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
-from sql.generations import PgGenerations
+from sql.index.generations import PgGenerations
 from sql.pool import Pool
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.database_copies import copy_database, copy_keys, copy_log

@@ -11,7 +11,7 @@ from prov.model import ProvDocument
 
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
-from sql.partitions import drop_partitions
+from sql.index.partitions import drop_partitions
 from tests.fakes.null_embedder import NullEmbedder
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.support.api_world import ApiWorld, run_system

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from anabranch.process.database import POSTGRES_FOLDER
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 from tests.support.eventually import eventually_blocking
 from tests.support.server_process import (
     UpProcess,

@@ -14,7 +14,7 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.events import Content, DocumentAmended, DocumentReceived
 from schemas.ids import make_document_id, sha256_hex
-from sql.log import PgLog
+from sql.log.event_log import PgLog
 from sql.pool import close_pool, open_pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record

@@ -14,7 +14,7 @@ from schemas.events import Event
 from schemas.ids import content_id
 from schemas.ports.ledger import Ledger, ProjectedEvent
 from sql.inbox.ledger import PgLedger
-from sql.integrity import check_integrity
+from sql.operations.integrity import check_integrity
 from sql.pool import close_pool, open_pool
 from tests.support.generation_copies import created_row
 from tests.support.ledger_events import (

@@ -23,11 +23,11 @@ from hypothesis.stateful import (
 
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import make_document_id
-from sql.embedded import EmbeddedPostgres
+from sql.catalog.revisions import PgRevisions
+from sql.embedded.server import EmbeddedPostgres
 from sql.inbox.ledger import PgLedger
-from sql.integrity import check_integrity
+from sql.operations.integrity import check_integrity
 from sql.pool import Pool, close_pool, open_pool
-from sql.revisions import PgRevisions
 from streams.partition_sink import PartitionLimits
 from streams.publisher import build_raw_record
 from tests.support.postgres_fixture import clone_database

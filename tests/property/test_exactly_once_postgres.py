@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn
+from sql.catalog.revisions import PgRevisions
 from sql.inbox.ledger import PgLedger
-from sql.integrity import compute_checksum
-from sql.log import PgLog
+from sql.log.event_log import PgLog
+from sql.operations.integrity import compute_checksum
 from sql.pool import close_pool, open_pool
-from sql.revisions import PgRevisions
 from streams.partition_sink import PartitionLimits
 from tests.support.repetitions import repeat
 from tests.support.simulated_pipeline import GENERATION, SimulatedPipeline

@@ -18,11 +18,11 @@ from processors import STAGES
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn, Event
 from schemas.ports.ledger import Ledger, ProjectedEvent
 from schemas.rows import PartCompletedRow, TextRow
-from sql.derived_tables import DERIVED_TABLES
+from sql.catalog.revisions import PgRevisions
 from sql.inbox.ledger import PgLedger
-from sql.integrity import compute_checksum
+from sql.index.derived_tables import DERIVED_TABLES
+from sql.operations.integrity import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
-from sql.revisions import PgRevisions
 from streams.codec import Codec
 from streams.partition_sink import PartitionLimits
 from streams.publisher import build_raw_record

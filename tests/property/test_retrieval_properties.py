@@ -5,12 +5,12 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.answer_drafts import build_citation
-from retrieval.context_packing import ContextPassage
-from retrieval.fusion import FusionInput, fuse_candidates
-from retrieval.parent_expansion import expand_to_parents, fold_duplicates
-from retrieval.quote_candidates import extract_quote_candidates, split_cells
-from retrieval.retrieval_result import clip_spans
+from retrieval.answering.answer_drafts import build_citation
+from retrieval.ranking.context_packing import ContextPassage
+from retrieval.ranking.fusion import FusionInput, fuse_candidates
+from retrieval.ranking.parent_expansion import expand_to_parents, fold_duplicates
+from retrieval.ranking.quote_candidates import extract_quote_candidates, split_cells
+from retrieval.ranking.retrieval_result import clip_spans
 from schemas.ports.search import Hit
 from schemas.profiles import FusionProfile
 from schemas.values import Span

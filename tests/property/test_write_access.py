@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from anabranch.config.loader import load_settings
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 from tests.support.limited_callers import READERS_BY_USER, LimitedCallers, open_limited_callers
 from tests.support.pipeline import null_overrides
 from tests.support.postgres_fixture import clone_database

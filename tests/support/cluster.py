@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 
 from processors import STAGES
 from services.generations.first_generation import FIRST_GENERATION
-from sql.integrity import compute_checksum
+from sql.operations.integrity import compute_checksum
 from sql.pool import close_pool, open_pool
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog

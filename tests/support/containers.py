@@ -15,7 +15,7 @@ import pytest
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-from sql.embedded import ROLE, ROLES_SQL
+from sql.embedded.server import ROLE, ROLES_SQL
 
 POSTGRES_IMAGE = "pgvector/pgvector:pg18"
 KAFKA_IMAGE = "apache/kafka:4.3.1"

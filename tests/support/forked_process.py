@@ -135,7 +135,7 @@ def _speed_up_servers(initdb: Path) -> None:
     import anabranch.config.engines
     import services.engines
     from anabranch.process.fork_server import ForkServer
-    from sql.embedded import EmbeddedPostgres
+    from sql.embedded.server import EmbeddedPostgres
 
     create_or_check = EmbeddedPostgres._create_or_check
 

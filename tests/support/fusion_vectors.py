@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from retrieval.fusion import Fusion, FusionInput, fuse_candidates
-from retrieval.fusion_terms import TERM_NAMES
-from retrieval.parent_expansion import RankedParent, expand_to_parents
-from retrieval.reranking import combine_scores
+from retrieval.ranking.fusion import Fusion, FusionInput, fuse_candidates
+from retrieval.ranking.fusion_terms import TERM_NAMES
+from retrieval.ranking.parent_expansion import RankedParent, expand_to_parents
+from retrieval.ranking.reranking import combine_scores
 from schemas.channels import CHANNELS
 from schemas.ports.search import ChunkView, Hit
 from schemas.profiles import FusionProfile, RerankProfile

@@ -15,9 +15,9 @@ from schemas.events.control import Purpose
 from schemas.generations import Generation
 from schemas.ports.ledger import ProjectedEvent
 from schemas.rows import EventRow, Row
-from sql.derived_tables import PARTITIONED_TABLES
-from sql.generations import PgGenerations
 from sql.inbox.ledger import PgLedger
+from sql.index.derived_tables import PARTITIONED_TABLES
+from sql.index.generations import PgGenerations
 from sql.pool import Pool
 from tests.support.ledger_events import make_accepted
 

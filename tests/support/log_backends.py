@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from anabranch.config.settings import Settings
 from anabranch.kafka.settings import build_kafka_settings
 from services.storage import Storage
-from sql.log import PgLog
+from sql.log.event_log import PgLog
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.support.eventually import eventually
 

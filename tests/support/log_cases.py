@@ -15,8 +15,8 @@ import pytest_asyncio
 
 from schemas.ports.log import EventLog, Partition, Subscriber
 from schemas.records import StoredRecord
-from sql.log import PgLog
-from sql.log_reader import PgSubscriber
+from sql.log.event_log import PgLog
+from sql.log.reader import PgSubscriber
 from sql.pool import close_pool, open_pool
 from streams.kafka.faust_app import FaustConsumer
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog

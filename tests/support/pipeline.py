@@ -26,7 +26,7 @@ from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
 from services.instrumentation.metrics import Metrics
 from services.monitoring.lag_diagnosis import explain_lags
-from sql.generation_builds import GenerationBuild, PgGenerationBuilds
+from sql.index.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record, build_root_event

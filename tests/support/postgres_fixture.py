@@ -23,9 +23,9 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from sql.embedded import EPHEMERAL_SETTINGS, ROLE, ROLES_SQL, EmbeddedPostgres
-from sql.embedded_host import find_server_account, find_wheel_binaries
-from sql.migrate import migrate
+from sql.embedded.host import find_server_account, find_wheel_binaries
+from sql.embedded.server import EPHEMERAL_SETTINGS, ROLE, ROLES_SQL, EmbeddedPostgres
+from sql.operations.migrate import migrate
 
 if TYPE_CHECKING:
     from tests.support.containers import ContainerPostgres

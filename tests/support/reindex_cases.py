@@ -15,7 +15,7 @@ from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.values import Extraction, Mention, ParentChunk, Transcript
 from services.generations.reindex import ReindexService
 from services.generations.removal import remove_generation
-from sql.generation_switch import switch_generation
+from sql.index.generation_switch import switch_generation
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline
 from tests.support.simulated_pipeline import LineParser

@@ -11,7 +11,7 @@ from anabranch.composition.storage import prepare_storage
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from services.storage import Storage
-from sql.offset_store import PgOffsetStore
+from sql.log.offset_store import PgOffsetStore
 from sql.pool import Pool
 from tests.fakes.memory_log import MemoryLog
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.postgres_fixture import clone_database

@@ -36,7 +36,7 @@ from schemas.ports.stage_ports import (
 from schemas.records import Position, Record, StoredRecord
 from schemas.values import BlobRef, Block, ChildChunk, Extraction, ParentChunk, Span, Transcript
 from sql.inbox.ledger import PgLedger
-from sql.log import PgLog
+from sql.log.event_log import PgLog
 from streams.codec import Codec
 from streams.instrumentation import NoInstrumentation
 from streams.partition_sink import PartitionLimits, PartitionSink

@@ -24,8 +24,8 @@ from services.generations.reindex import ReindexService
 from services.generations.stage_assignments import assign_stages
 from services.replay.service import ReplayService
 from services.storage import Storage
-from sql.generation_builds import GenerationBuild, PgGenerationBuilds
-from sql.generations import PgGenerations
+from sql.index.generation_builds import GenerationBuild, PgGenerationBuilds
+from sql.index.generations import PgGenerations
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record

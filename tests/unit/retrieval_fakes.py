@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.words import extract_content_words, guess_language
+from retrieval.question.words import extract_content_words, guess_language
 from schemas.errors import EngineUnavailable, NotFound
 from schemas.ports.engines import (
     DEFAULT_CHAT_OPTIONS,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from retrieval.answer_cache import AnswerCache
 from retrieval.profiles import ProfileCatalog
-from retrieval.query_context import QueryEmbeddingCache
+from retrieval.ranking.query_context import QueryEmbeddingCache
 from retrieval.retriever import Retriever
+from retrieval.runs.answer_cache import AnswerCache
 from schemas.budgets import NO_PRICES, PriceTable
 from schemas.events import EventData
 from schemas.ports.engines import ChatModel

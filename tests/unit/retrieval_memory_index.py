@@ -21,11 +21,11 @@ import snowballstemmer
 from numpy.typing import NDArray
 
 import schemas.ids
-from retrieval.context_packing import ContextPassage
-from retrieval.document_links import fold_document_name
-from retrieval.fusion import FusedCandidate
-from retrieval.parent_expansion import RankedParent
-from retrieval.words import FUNCTION_WORDS, split_words, stem_word
+from retrieval.question.document_links import fold_document_name
+from retrieval.question.words import FUNCTION_WORDS, split_words, stem_word
+from retrieval.ranking.context_packing import ContextPassage
+from retrieval.ranking.fusion import FusedCandidate
+from retrieval.ranking.parent_expansion import RankedParent
 from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
 from schemas.facts import Fact
 from schemas.generations import Generation, IndexConfig
@@ -48,8 +48,8 @@ from schemas.ports.search import (
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
 from schemas.values import BlockKind
-from sql.generations import unknown_generation_error
-from sql.text_search_config import resolve_text_search_config
+from sql.index.generations import unknown_generation_error
+from sql.index.text_search_config import resolve_text_search_config
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from processors import runs
-from retrieval.run_record import hash_text
+from retrieval.runs.run_record import hash_text
 from schemas.events import Event, QueryAnswered, QueryReceived
 from schemas.ports.lineage import RecordedText
 from tests.unit.retrieval_harness import RetrievalHarness

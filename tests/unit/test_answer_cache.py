@@ -11,11 +11,11 @@ from uuid import UUID
 
 import pytest
 
-from retrieval import answer_cache
-from retrieval.answer_cache import AnswerCache
-from retrieval.query_context import QueryEmbeddingCache
+from retrieval.ranking.query_context import QueryEmbeddingCache
 from retrieval.retriever import Retriever
-from retrieval.run_record import QueryOutcome
+from retrieval.runs import answer_cache
+from retrieval.runs.answer_cache import AnswerCache
+from retrieval.runs.run_record import QueryOutcome
 from schemas.errors import DatabaseUnavailable, EngineUnavailable
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import (

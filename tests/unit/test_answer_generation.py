@@ -10,23 +10,23 @@ import pytest
 from engines.chat.openai import OpenAIChat
 from engines.sentence_splitter import RuleSentenceSplitter
 from engines.server_settings import ServerRetryPolicy, ServerSettings
-from retrieval.answer_drafts import (
+from retrieval.answering.answer_drafts import (
     compute_support,
     find_unsupported_numbers,
 )
-from retrieval.answer_values import detect_answer_type, find_value, highlight_value
-from retrieval.context_packing import ContextPassage
-from retrieval.evidence import Evidence
-from retrieval.fusion import FusedCandidate
-from retrieval.generative_answer import (
+from retrieval.answering.evidence import Evidence
+from retrieval.answering.generative_answer import (
     PartialAnswer,
     build_answer_schema,
     generate_answer,
 )
-from retrieval.parent_expansion import RankedParent
 from retrieval.prompting import render_prompt
-from retrieval.query_plan import QueryPlan
-from retrieval.quote_candidates import (
+from retrieval.question.answer_values import detect_answer_type, find_value, highlight_value
+from retrieval.question.query_plan import QueryPlan
+from retrieval.ranking.context_packing import ContextPassage
+from retrieval.ranking.fusion import FusedCandidate
+from retrieval.ranking.parent_expansion import RankedParent
+from retrieval.ranking.quote_candidates import (
     QuoteCandidate,
     extract_quote_candidates,
     is_verbatim,
@@ -35,8 +35,8 @@ from retrieval.quote_candidates import (
     split_blocks,
     split_cells,
 )
+from retrieval.ranking.retrieval_result import clip_spans
 from retrieval.redaction import Redactor
-from retrieval.retrieval_result import clip_spans
 from schemas.answer_profiles import AnswerProfile
 from schemas.errors import InvalidModelOutput
 from schemas.events import QueryAnswered

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.answer_values import (
+from retrieval.question.answer_values import (
     choose_cell,
     choose_value,
     detect_answer_type,

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from engines.sentence_splitter import RuleSentenceSplitter
-from retrieval.attributes import find_attribute, find_predicate
-from retrieval.confidence import assess_evidence, find_missing_predicate
-from retrieval.context_packing import ContextPassage
-from retrieval.evidence import (
+from retrieval.answering.attributes import find_attribute, find_predicate
+from retrieval.answering.confidence import assess_evidence, find_missing_predicate
+from retrieval.answering.evidence import (
     Evidence,
     Similarities,
     combine_features,
     compare_states,
     compute_selection_features,
 )
-from retrieval.query_plan import QueryPlan, plan_query
-from retrieval.quote_candidates import extract_quote_candidates
-from retrieval.relevance import RelevanceDecision
-from retrieval.response_builder import format_missing_codes
+from retrieval.answering.response_builder import format_missing_codes
+from retrieval.question.query_plan import QueryPlan, plan_query
+from retrieval.ranking.context_packing import ContextPassage
+from retrieval.ranking.quote_candidates import extract_quote_candidates
+from retrieval.ranking.relevance import RelevanceDecision
 from schemas.answer_profiles import AnswerProfile
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,

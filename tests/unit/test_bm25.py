@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.generations import LexicalConfig
-from sql.bm25 import (
+from sql.index.bm25 import (
     ROUNDING_ERROR,
     CandidateSet,
     Term,

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.bridges import find_mentions
+from retrieval.ranking.bridges import find_mentions
 from schemas.questions import QueryRequest, SearchRequest
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_harness import RetrievalHarness

@@ -19,7 +19,7 @@ from uuid import UUID
 
 import retrieval, schemas
 from anabranch.cli.options import parse_channels
-from retrieval.candidate_retrieval import choose_channels
+from retrieval.ranking.candidate_retrieval import choose_channels
 from schemas.profiles import Profile
 from schemas.questions import Route, SearchRequest
 from tests.support.api_client import LOCAL_CALLER

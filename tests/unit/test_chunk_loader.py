@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.chunk_loading import open_chunk_loader
+from retrieval.ranking.chunk_loading import open_chunk_loader
 from schemas.channels import CHANNELS
 from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import ChunkView, Hit, LexicalHits

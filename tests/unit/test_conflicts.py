@@ -8,15 +8,15 @@ from types import MappingProxyType
 import pytest
 
 from engines.sentence_splitter import RuleSentenceSplitter
-from retrieval.conflicts import compare_documents
-from retrieval.context_packing import ContextPassage
-from retrieval.evidence import Evidence
-from retrieval.fusion import FusedCandidate
-from retrieval.parent_expansion import RankedParent, fold_duplicates
-from retrieval.quantities import find_quantities
-from retrieval.query_plan import plan_query
-from retrieval.quote_candidates import extract_quote_candidates
-from retrieval.rerun import rerun_run
+from retrieval.answering.conflicts import compare_documents
+from retrieval.answering.evidence import Evidence
+from retrieval.question.quantities import find_quantities
+from retrieval.question.query_plan import plan_query
+from retrieval.ranking.context_packing import ContextPassage
+from retrieval.ranking.fusion import FusedCandidate
+from retrieval.ranking.parent_expansion import RankedParent, fold_duplicates
+from retrieval.ranking.quote_candidates import extract_quote_candidates
+from retrieval.runs.rerun import rerun_run
 from schemas.answer_profiles import AnswerProfile
 from schemas.profiles import Profile, RedactionProfile
 from schemas.questions import QueryRequest, QueryResponse

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from engines.sentence_splitter import RuleSentenceSplitter
-from retrieval.confidence import find_missing_terms
-from retrieval.designations import find_designations, index_designations
-from retrieval.query_plan import plan_query
-from retrieval.question_terms import index_text_terms
-from retrieval.quote_candidates import extract_quote_candidates
-from retrieval.row_ranking import demote_others_of_kind
-from retrieval.words import stem_word
+from retrieval.answering.confidence import find_missing_terms
+from retrieval.answering.designations import find_designations, index_designations
+from retrieval.answering.row_ranking import demote_others_of_kind
+from retrieval.question.query_plan import plan_query
+from retrieval.question.question_terms import index_text_terms
+from retrieval.question.words import stem_word
+from retrieval.ranking.quote_candidates import extract_quote_candidates
 from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder
 from tests.unit.retrieval_memory_index import make_contexts
 

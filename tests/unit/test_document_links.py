@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.candidate_retrieval import list_first_chunks
-from retrieval.document_links import (
+from retrieval.question.document_links import (
     confirm_links,
     find_ask,
     find_name_spans,
@@ -11,6 +10,7 @@ from retrieval.document_links import (
     link_documents,
     weigh_documents,
 )
+from retrieval.ranking.candidate_retrieval import list_first_chunks
 from schemas.ports.search import NamedDocument
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
 

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.entity_aliases import (
+from retrieval.question.query_plan import QueryPlan, plan_query
+from retrieval.ranking.entity_aliases import (
     apply_aliases,
     choose_aliases,
     is_misspelled,
     list_correctable_names,
 )
-from retrieval.query_plan import QueryPlan, plan_query
 from schemas.channels import GraphProfile
 from schemas.errors import DatabaseUnavailable
 from schemas.ids import make_document_id

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from engines.sentence_splitter import RuleSentenceSplitter
-from retrieval.confidence import assess_evidence
-from retrieval.context_packing import ContextPassage
-from retrieval.evidence import (
+from retrieval.answering.confidence import assess_evidence
+from retrieval.answering.evidence import (
     Evidence,
     combine_features,
     compare_states,
@@ -17,13 +16,14 @@ from retrieval.evidence import (
     compute_selection_features,
     find_language_shifts,
 )
-from retrieval.extractive_answer import mark_value, select_quotes
-from retrieval.query_plan import QueryPlan, plan_query
-from retrieval.quote_candidates import extract_quote_candidates
+from retrieval.answering.extractive_answer import mark_value, select_quotes
+from retrieval.answering.response_builder import format_missing_codes
+from retrieval.answering.row_ranking import demote_excluded, demote_other_rows
+from retrieval.question.query_plan import QueryPlan, plan_query
+from retrieval.ranking.context_packing import ContextPassage
+from retrieval.ranking.quote_candidates import extract_quote_candidates
+from retrieval.ranking.relevance import RelevanceDecision
 from retrieval.redaction import Redactor
-from retrieval.relevance import RelevanceDecision
-from retrieval.response_builder import format_missing_codes
-from retrieval.row_ranking import demote_excluded, demote_other_rows
 from schemas.answer_profiles import AnswerProfile
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,

@@ -11,7 +11,7 @@ import pytest
 
 from evaluation.exam import build_exam, compute_share, summarize_exam
 from schemas.exams import Exam, ExamItem
-from sql.exams import DocumentLabel, ExamPassage
+from sql.catalog.exams import DocumentLabel, ExamPassage
 
 SPACE = UUID(int=7)
 TABLE = "| part | weight |\n| --- | --- |\n| HX-{n} bolt | {n} kg |\n| HX-{n} nut | {n} g |"

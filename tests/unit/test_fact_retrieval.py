@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.answer_cache import AnswerCache
-from retrieval.rerun import rerun_run
+from retrieval.runs.answer_cache import AnswerCache
+from retrieval.runs.rerun import rerun_run
 from schemas.facts import Fact, FactsProfile
 from schemas.principals import Principal
 from schemas.profiles import Profile

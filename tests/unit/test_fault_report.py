@@ -54,19 +54,21 @@ def test_share_of_struck_awaits_and_sites_never_struck_are_written(tmp_path: Pat
     coverage = AwaitCoverage(
         reached=frozenset(
             {
-                "chunk|sql/log.py:10 execute|sent",
-                "chunk|sql/log.py:10 execute|received",
-                "index|sql/log.py:10 execute|sent",
+                "chunk|sql/log/event_log.py:10 execute|sent",
+                "chunk|sql/log/event_log.py:10 execute|received",
+                "index|sql/log/event_log.py:10 execute|sent",
                 "index|sql/ledger.py:7 fetch|sent",
                 "chunk|streams/retry.py:3|sent",
             }
         ),
-        struck=frozenset({"chunk|sql/log.py:10 execute|sent", "chunk|streams/retry.py:3|sent"}),
+        struck=frozenset(
+            {"chunk|sql/log/event_log.py:10 execute|sent", "chunk|streams/retry.py:3|sent"}
+        ),
     )
     write_table(page, [replace(FAULT_RESULT, await_coverage=coverage)])
     text = page.read_text()
     assert "struck: 2 of 3 (67%)" in text and "struck: 2 of 5 (40%)" in text
-    assert "- `sql/ledger.py:7`" in text and "- `sql/log.py:10`" not in text
+    assert "- `sql/ledger.py:7`" in text and "- `sql/log/event_log.py:10`" not in text
     assert "- `runs`: the workload runs no queries" in text
 
 

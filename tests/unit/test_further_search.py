@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from retrieval.generative_answer import build_answer_schema
-from retrieval.rerun import rerun_run
+from retrieval.answering.generative_answer import build_answer_schema
+from retrieval.runs.rerun import rerun_run
 from schemas.answer_profiles import AnswerProfile
 from schemas.profiles import Profile, RedactionProfile
 from schemas.questions import QueryRequest, QueryResponse

@@ -6,8 +6,9 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from retrieval.context_packing import trim_parents
-from retrieval.fusion import (
+from retrieval.profiles import load_profiles
+from retrieval.ranking.context_packing import trim_parents
+from retrieval.ranking.fusion import (
     Fusion,
     FusionInput,
     compute_lexical_coverage,
@@ -17,13 +18,12 @@ from retrieval.fusion import (
     score_titles,
     weigh_question_pairs,
 )
-from retrieval.parent_expansion import (
+from retrieval.ranking.parent_expansion import (
     expand_to_parents,
     fold_duplicates,
     limit_per_document,
     replace_score,
 )
-from retrieval.profiles import load_profiles
 from schemas.channels import Channel
 from schemas.generations import LexicalConfig
 from schemas.ports.search import Hit

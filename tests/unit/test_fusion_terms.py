@@ -5,13 +5,13 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.fusion_terms import (
+from retrieval.question.words import extract_word_keys
+from retrieval.ranking.fusion_terms import (
     TERM_NAMES,
     compute_entity_overlap,
     compute_freshness,
     match_labels,
 )
-from retrieval.words import extract_word_keys
 from schemas.ports.search import EntitySeed
 from schemas.profiles import FusionProfile, Profile
 from schemas.questions import SearchRequest, SearchResponse

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.answer_cache import AnswerCache
-from retrieval.graph_facts import choose_evidence, find_path
+from retrieval.ranking.graph_facts import choose_evidence, find_path
 from retrieval.redaction import MASK
-from retrieval.rerun import rerun_run
+from retrieval.runs.answer_cache import AnswerCache
+from retrieval.runs.rerun import rerun_run
 from schemas.channels import GraphProfile
 from schemas.errors import DatabaseUnavailable
 from schemas.graph_facts import GraphEvidence

@@ -15,9 +15,9 @@ import pytest
 from engines.chat.openai import OpenAIChat
 from engines.graph.cypher import check_cypher, check_parameters
 from engines.server_settings import ServerRetryPolicy, ServerSettings
-from retrieval.channels import ChannelOutput, ChannelRequest
-from retrieval.channels.graph import retrieve
 from retrieval.prompting import render_prompt
+from retrieval.ranking.channels import ChannelOutput, ChannelRequest
+from retrieval.ranking.channels.graph import retrieve
 from schemas.budgets import BudgetProfile
 from schemas.channels import GraphProfile
 from schemas.errors import EngineUnavailable, InvalidRequest

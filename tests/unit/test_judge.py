@@ -11,10 +11,10 @@ import pytest
 from benchmarks.judge import FAULTS, JudgeCase, judge_cases, load_own_cases, measure
 from engines.chat.openai import OpenAIChat
 from engines.server_settings import ServerRetryPolicy, ServerSettings
-from retrieval.judge import CHECK_NAMES, judge_answer
-from retrieval.judge_rules import JudgedAnswer, JudgedSentence
+from retrieval.answering.judge import CHECK_NAMES, judge_answer
+from retrieval.answering.judge_rules import JudgedAnswer, JudgedSentence
 from retrieval.redaction import Redactor
-from retrieval.rerun import rerun_run
+from retrieval.runs.rerun import rerun_run
 from schemas.events import QueryAnswered
 from schemas.judge_verdicts import CheckName, JudgeCheck, JudgeVerdict
 from schemas.profiles import CheckProfile, JudgeProfile, Profile, RedactionProfile

@@ -15,7 +15,7 @@ from tests.faults.killed_workers import KillPlan, Victims
 from tests.faults.worker import DIED, REACHED
 from tests.support.null_worker import READY
 
-FETCH, STORE = "sql/log.py:10", "sql/ledger.py:7"
+FETCH, STORE = "sql/log/event_log.py:10", "sql/ledger.py:7"
 POINTS = [
     f"{stage}|{site} execute|{side}"
     for stage in ("chunk", "embed")

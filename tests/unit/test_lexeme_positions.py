@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sql.chunk_views import LexemePositions
+from sql.index.chunk_views import LexemePositions
 
 TSVECTOR = r"'''quot':3 'a\\b':2,9A 'heron':1,4 'x y':7"
 

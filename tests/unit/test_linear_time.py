@@ -23,7 +23,7 @@ from engines.language_detector import FastTextLanguageDetector
 from engines.name_folding import fold_name
 from engines.parse import html_tree
 from engines.sentence_splitter import RuleSentenceSplitter
-from retrieval.words import extract_content_words
+from retrieval.question.words import extract_content_words
 from schemas.generations import ChunkConfig
 from schemas.values import Block, BlockKind, ChildChunk, ParentChunk, Span, Transcript
 from tests.support.repetitions import draw_examples
@@ -246,7 +246,7 @@ def test_linear_patterns_match_same_as_plain_patterns(text: str) -> None:
     from engines.chunk import sections
     from engines.extract import rules
     from engines.sentence_splitter import _CANDIDATE
-    from retrieval import quote_candidates
+    from retrieval.ranking import quote_candidates
 
     plain = re.compile(
         r"""(?P<stop>[.!?…]+)(?P<close>["'”’»)\]*_`]*)(?P<space>\s+)"""

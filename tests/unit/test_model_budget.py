@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from retrieval.answer_cache import AnswerCache
 from retrieval.model_budget import ModelBudget
+from retrieval.runs.answer_cache import AnswerCache
 from schemas.budgets import BudgetProfile, ModelPrice, ModelUsage, PriceTable
 from schemas.errors import BudgetExceeded, EngineUnavailable
 from schemas.planning import PlanProfile

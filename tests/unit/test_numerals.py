@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from evaluation.answers_eval import contains, normalize_text
-from retrieval.answer_values import choose_value
-from retrieval.extractive_answer import mark_place
-from retrieval.numerals import find_spelled_numbers
-from retrieval.quantities import find_quantities
+from retrieval.answering.extractive_answer import mark_place
+from retrieval.question.answer_values import choose_value
+from retrieval.question.numerals import find_spelled_numbers
+from retrieval.question.quantities import find_quantities
 from retrieval.redaction import Redactor
 from schemas.profiles import RedactionProfile
 

@@ -5,7 +5,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from retrieval.channels.pagerank import compute_pagerank, rank_chunks
+from retrieval.ranking.channels.pagerank import compute_pagerank, rank_chunks
 from schemas.ports.search import EntityGraph, GraphEdge
 
 ADA, BOB, CYD, *CHUNKS = (UUID(int=number) for number in range(1, 7))

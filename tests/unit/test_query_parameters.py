@@ -48,8 +48,8 @@ async def test_unknown_query_parameter_is_refused(client: httpx2.AsyncClient, na
     assert problem["code"] == "UNKNOWN_PARAMETER"
     assert problem["detail"] == f"Unknown query parameter {name!r}."
     assert problem["remedy"] == (
-        "Known parameters: after, collection, date_from, date_to, external_id, limit, state, tag, "
-        "text."
+        "Known parameters: after, collection, date_from, date_to, external_id, limit, name, state, "
+        "tag, text."
     )
 
 

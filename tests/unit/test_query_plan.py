@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from retrieval.candidate_retrieval import choose_channels
-from retrieval.foreign_hits import filter_foreign_hits, find_foreign_hits
-from retrieval.query_plan import (
+from retrieval.question.query_plan import (
     find_written_names,
     plan_query,
 )
-from retrieval.routing import choose_route
-from retrieval.words import LexemeIndex, extract_content_words, guess_language
+from retrieval.question.words import LexemeIndex, extract_content_words, guess_language
+from retrieval.ranking.candidate_retrieval import choose_channels
+from retrieval.ranking.foreign_hits import filter_foreign_hits, find_foreign_hits
+from retrieval.ranking.routing import choose_route
 from schemas.channels import CHANNELS, LexicalProfile, SemanticProfile
 from schemas.ports.search import Hit
 from schemas.profiles import Profile

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.question_intent import detect_intent
+from retrieval.question.question_intent import detect_intent
 from schemas.planning import Intent
 from schemas.questions import QueryRequest
 from tests.support.api_client import LOCAL_CALLER

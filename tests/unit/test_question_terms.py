@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.question_terms import (
+from retrieval.question.question_terms import (
     find_alternatives,
     find_labels,
     find_question_terms,

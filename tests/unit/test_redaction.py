@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.answer_cache import AnswerCache
-from retrieval.generative_answer import PartialAnswer
-from retrieval.lineage.hops import QuotePosition
+from retrieval.answering.generative_answer import PartialAnswer
 from retrieval.redaction import MASK, Passage, Redactor, holds_quote
-from retrieval.rerun import rerun_run
+from retrieval.runs.answer_cache import AnswerCache
+from retrieval.runs.lineage.hops import QuotePosition
+from retrieval.runs.rerun import rerun_run
 from retrieval.timing import Clock
 from schemas.profiles import Profile, RedactionProfile
 from schemas.questions import AnswerDelta, Progress, QueryRequest, SearchRequest

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from retrieval.candidate_retrieval import ChannelCandidates
-from retrieval.parent_expansion import RankedParent
-from retrieval.query_plan import QueryPlan, plan_query
-from retrieval.relevance import RelevanceDecision, check_relevance, rate_confidence
+from retrieval.question.query_plan import QueryPlan, plan_query
+from retrieval.ranking.candidate_retrieval import ChannelCandidates
+from retrieval.ranking.parent_expansion import RankedParent
+from retrieval.ranking.relevance import RelevanceDecision, check_relevance, rate_confidence
 from schemas.answer_profiles import AnswerProfile, RelevanceProfile
 from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder, WordReranker
 from tests.unit.retrieval_memory_index import make_contexts

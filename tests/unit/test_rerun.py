@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from retrieval.rerun import Rerun, rerun_run
+from retrieval.runs.rerun import Rerun, rerun_run
 from schemas.errors import NotFound
 from schemas.events import QueryAnswered
 from schemas.planning import IntentProfile, PlanProfile

@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.candidate_retrieval import ChannelCandidates
-from retrieval.query_context import QueryContext
-from retrieval.query_plan import QueryPlan, plan_query
-from retrieval.relevance import RelevanceDecision
-from retrieval.routing import choose_route, escalate_query
+from retrieval.question.query_plan import QueryPlan, plan_query
+from retrieval.ranking.candidate_retrieval import ChannelCandidates
+from retrieval.ranking.query_context import QueryContext
+from retrieval.ranking.relevance import RelevanceDecision
+from retrieval.ranking.routing import choose_route, escalate_query
 from retrieval.timing import Stopwatch
 from schemas.channels import SemanticProfile
 from schemas.errors import DatabaseUnavailable

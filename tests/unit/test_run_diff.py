@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.recorded_run import RecordedRun, parse_run
-from retrieval.run_diff import DiffContext, compare_runs
+from retrieval.runs.recorded_run import RecordedRun, parse_run
+from retrieval.runs.run_diff import DiffContext, compare_runs
 from schemas.answer_profiles import AnswerProfile
 from schemas.errors import NotFound
 from schemas.generations import Generation, IndexConfig

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sql.document_status import build_stage_lines
+from sql.catalog.document_status import build_stage_lines
 
 POSITION_FIELDS = ("topic", "partition", "offset")
 REVISION: dict[str, Any] = {

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.standalone_question import rewrite_by_rules
+from retrieval.question.standalone_question import rewrite_by_rules
 from schemas.errors import EngineUnavailable
 from schemas.planning import PlanProfile
 from schemas.profiles import Profile

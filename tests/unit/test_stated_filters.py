@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.query_plan import plan_query
-from retrieval.stated_filters import find_stated_filters
+from retrieval.question.query_plan import plan_query
+from retrieval.question.stated_filters import find_stated_filters
 from schemas.planning import PlanProfile
 from schemas.profiles import Profile
 from schemas.questions import Filters, SearchRequest, SearchResponse

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engines.sentence_splitter import RuleSentenceSplitter
-from retrieval.quote_candidates import extract_quote_candidates
-from retrieval.row_ranking import demote_named_reference
-from retrieval.succession import find_reference, lacks_other_person
+from retrieval.answering.row_ranking import demote_named_reference
+from retrieval.answering.succession import find_reference, lacks_other_person
+from retrieval.ranking.quote_candidates import extract_quote_candidates
 from tests.unit.retrieval_memory_index import make_contexts
 
 CHAIRS = (

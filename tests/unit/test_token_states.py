@@ -24,7 +24,7 @@ from engines.embed.states import (
     take_leading,
     unpack_states,
 )
-from retrieval.reranking import TokenStateReader
+from retrieval.ranking.reranking import TokenStateReader
 
 
 @given(st.integers(0, 40), st.integers(1, 300), st.integers(0, 2**32 - 1))

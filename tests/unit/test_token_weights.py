@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from retrieval.token_weights import weigh_tokens
+from retrieval.ranking.token_weights import weigh_tokens
 
 QUESTION = "What does the bearing cost in Lisbon?"
 IDF = {"english": {"bear": 3.0, "cost": 1.0, "lisbon": 6.0}}

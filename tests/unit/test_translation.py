@@ -7,8 +7,8 @@ from importlib.resources import files
 
 import pytest
 
-from retrieval.translation import guess_by_dictionary, match_words
-from retrieval.words import extract_content_words, extract_word_keys
+from retrieval.question.translation import guess_by_dictionary, match_words
+from retrieval.question.words import extract_content_words, extract_word_keys
 
 LEASE = extract_word_keys(
     "The tenant pays a deposit of 2,670 euros, and Anna Renn gave the keys to both cities."
@@ -81,7 +81,9 @@ def test_language_is_guessed_by_words_of_one_dictionary(
 
 
 def test_dictionary_lines_are_sorted_pairs_of_words() -> None:
-    lines = (files("retrieval") / "translations.txt").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (files("retrieval.question") / "translations.txt").read_text(encoding="utf-8").splitlines()
+    )
     assert lines == sorted(set(lines))
     assert [line for line in lines if not re.fullmatch(r"[^|]+\|[^|]+", line)] == []
     assert [word for line in lines for word in re.split(r"[ |]", line) if not word.islower()] == []

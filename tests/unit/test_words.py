@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.words import (
+from retrieval.question.words import (
     blank_struck,
     extract_content_words,
     extract_word_keys,

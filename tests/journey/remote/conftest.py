@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sql.embedded import EmbeddedPostgres
+from sql.embedded.server import EmbeddedPostgres
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.journey.remote.corpus import (
     ApiStack,

@@ -14,7 +14,7 @@ import uvicorn
 
 from anabranch.composition.api import prepare_api
 from api.app import create_app
-from retrieval.answer_drafts import strip_citation_marks
+from retrieval.answering.answer_drafts import strip_citation_marks
 from tests.journey.remote.corpus import (
     ALLOWANCE_QUESTION,
     UNANSWERABLE_QUESTION,

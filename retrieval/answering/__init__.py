@@ -1,0 +1,1 @@
+"""What weighs the evidence, answers and judges."""

@@ -1,0 +1,1 @@
+"""What reads the question: pure functions without a port."""

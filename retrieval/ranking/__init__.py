@@ -1,0 +1,1 @@
+"""What finds and ranks passages."""

@@ -1,0 +1,490 @@
+"""Retrieve the candidates of a query from its channels, with their chunks.
+
+The channels run concurrently; a failure or timeout costs only its own channel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from retrieval.question.document_links import (
+    MAX_NAMED_DOCUMENTS,
+    DocumentLink,
+    confirm_links,
+    link_documents,
+    weigh_documents,
+)
+from retrieval.ranking.channels import ChannelOutput, ChannelRequest, Retrieve
+from retrieval.ranking.chunk_loading import open_chunk_loader
+from retrieval.ranking.foreign_hits import filter_foreign_hits, find_foreign_hits
+from retrieval.ranking.fusion import (
+    FusionInput,
+    compute_lexical_coverage,
+    score_pairs,
+    score_titles,
+)
+from retrieval.ranking.query_context import QueryContext, RetrievalResources
+from retrieval.timing import Clock, elapsed_ms
+from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel, LexicalProfile
+from schemas.citations import AnswerHop
+from schemas.errors import AnabranchError, EngineUnavailable, InvalidRequest
+from schemas.generations import LexicalConfig
+from schemas.ports.engines import QueryEmbedding
+from schemas.ports.search import ChunkView, EntitySeed, Hit, IndexSnapshot, LexicalHits
+from schemas.profiles import Profile
+from schemas.questions import ChannelTrace, Route, SearchRequest
+
+log = structlog.get_logger(__name__)
+
+# By name: a channel consists of its declaration in schemas.channels and one module here.
+RETRIEVERS: Mapping[Channel, Retrieve] = {
+    name: import_module(f"retrieval.ranking.channels.{name}").retrieve for name in CHANNELS
+}
+EMBEDDING_CHANNELS = tuple(
+    channel.name for channel in CHANNEL_DECLARATIONS if channel.needs_embedding
+)
+# Limit on deepening a channel, however few documents its candidates belong to. Not a setting: only
+# evaluations ask for a depth.
+MAX_CANDIDATES_PER_CHANNEL = 4000
+
+OnHits = Callable[[Sequence[Hit]], None]
+_ChannelOutcome = tuple[ChannelOutput | None, AnabranchError | None, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelCandidates:
+    """Hits, traces and failures by channel.
+
+    `complete` names channels that returned every hit they have: a chunk that they lack scores 0
+    there. `hops` lead from documents that the question names to others. `notes` are for the trace.
+    """
+
+    hits: Mapping[Channel, Sequence[Hit]]
+    traces: Mapping[Channel, ChannelTrace]
+    failed: Mapping[Channel, str]
+    complete: frozenset[Channel]
+    lexical: LexicalHits | None
+    linked_seeds: Sequence[EntitySeed]
+    embedded_query: QueryEmbedding | None
+    links: Sequence[DocumentLink] = ()
+    hops: Sequence[AnswerHop] = ()
+    notes: Sequence[str] = ()
+
+
+async def find_links(query: QueryContext, snapshot: IndexSnapshot) -> tuple[DocumentLink, ...]:
+    """Return the documents that the question names, unless request or profile ignore them."""
+    plan = query.plan
+    if not (query.request.prefer_named and query.profile.fusion.named and plan.document_names):
+        return ()
+    with query.stopwatch.measure_step("link"):
+        documents = await snapshot.find_named_documents(
+            query.caller.tenant,
+            sorted({span.key for span in plan.document_names}),
+            filters=query.request.filters,
+            limit=MAX_NAMED_DOCUMENTS,
+        )
+    readable = [
+        document for document in documents if document.document_id not in query.excluded_documents
+    ]
+    return link_documents(plan.question, plan.document_names, readable)
+
+
+async def retrieve_chunks(
+    query: QueryContext,
+    resources: RetrievalResources,
+    snapshot: IndexSnapshot,
+    route: Route,
+    depth: int | None,
+    links: Sequence[DocumentLink] = (),
+) -> tuple[ChannelCandidates, Mapping[UUID, ChunkView]]:
+    """Return the candidates of the route's channels and of the named documents, and their chunks.
+
+    With a `depth`, each channel is queried again with more candidates until it has that many
+    documents or is exhausted. Raises InvalidRequest when the profile disables every channel.
+    """
+    channels = choose_channels(route, query.request, query.profile)
+    if not channels:
+        raise InvalidRequest(
+            f"Profile {query.profile.name!r} disables every requested channel.",
+            code="NO_CHANNEL",
+            remedy="Request other channels, or use another profile.",
+        )
+    reranker = resources.get_reranker(query.profile)
+    # The embedding starts at once: other channels need not wait for the vectors.
+    embedding_task = (
+        asyncio.ensure_future(resources.get_embed(query)(query.plan.text_to_embed))
+        if set(channels).intersection(EMBEDDING_CHANNELS)
+        or (reranker is not None and reranker.role == "added")
+        else None
+    )
+    try:
+        async with open_chunk_loader(snapshot, query.plan.question) as chunk_loader:
+            with query.stopwatch.measure_step("channels"):
+                candidates = await _retrieve_to_depth(
+                    query,
+                    resources,
+                    snapshot,
+                    channels,
+                    embedding_task,
+                    depth,
+                    chunk_loader.load_hits,
+                )
+                if links:
+                    candidates = await _search_addressed(
+                        query, resources, snapshot, candidates, links, embedding_task
+                    )
+                    first_chunks = list_first_chunks(links, query.profile.fusion.named_documents)
+                    for hits in (*candidates.hits.values(), first_chunks):
+                        chunk_loader.load_hits(hits)
+            with query.stopwatch.measure_step("chunks"):
+                chunks = await chunk_loader.wait_for_chunks()
+                candidates = replace(candidates, links=confirm_links(links, chunks))
+                return await _filter_by_language(query, snapshot, candidates, chunks), chunks
+    finally:
+        # No task outlives its query. The channel that needed a failed embedding has reported the
+        # error.
+        if embedding_task is not None:
+            embedding_task.cancel()
+            await asyncio.gather(embedding_task, return_exceptions=True)
+
+
+def choose_channels(route: Route, request: SearchRequest, profile: Profile) -> tuple[Channel, ...]:
+    """Return the requested channels, or those of the mode, without channels that the profile
+    disables.
+    """
+    requested = request.channels or [
+        channel.name for channel in CHANNEL_DECLARATIONS if route.mode in (channel.mode, "hybrid")
+    ]
+    return tuple(
+        channel
+        for channel in CHANNELS
+        if channel in requested and profile.get_channel(channel).enabled
+    )
+
+
+async def _search_addressed(
+    query: QueryContext,
+    resources: RetrievalResources,
+    snapshot: IndexSnapshot,
+    candidates: ChannelCandidates,
+    links: Sequence[DocumentLink],
+    embedding_task: asyncio.Task[QueryEmbedding] | None,
+) -> ChannelCandidates:
+    """Add the hits within the documents that the question addresses.
+
+    In a large corpus few of their passages are among the first hits of all documents.
+    """
+    document_ids = [
+        document.document_id for link in links if link.is_address for document in link.documents
+    ]
+    k = {channel: trace.k for channel, trace in candidates.traces.items() if channel != "graph"}
+    if not document_ids or not k:
+        return candidates
+    filters = query.request.filters.model_copy(update={"document_ids": document_ids})
+    scoped = await _retrieve_candidates(
+        replace(query, request=query.request.model_copy(update={"filters": filters})),
+        resources,
+        snapshot,
+        k,
+        embedding_task,
+        lambda hits: None,
+    )
+    hits = {
+        channel: [*channel_hits, *scoped.hits.get(channel, ())]
+        for channel, channel_hits in candidates.hits.items()
+    }
+    return replace(candidates, hits=hits)
+
+
+def list_first_chunks(links: Sequence[DocumentLink], max_documents: int) -> list[Hit]:
+    """List the first chunks of documents whose name at most `max_documents` share."""
+    return [
+        Hit(document.chunk_id, document.document_id, 0.0)
+        for link in links
+        if len(link.documents) <= max_documents
+        for document in link.documents
+    ]
+
+
+async def _retrieve_to_depth(
+    query: QueryContext,
+    resources: RetrievalResources,
+    snapshot: IndexSnapshot,
+    channels: Sequence[Channel],
+    embedding_task: asyncio.Task[QueryEmbedding] | None,
+    depth: int | None,
+    on_hits: OnHits,
+) -> ChannelCandidates:
+    plan = query.plan
+    k = {
+        channel: max(
+            int(plan.widen * plan.k.get(channel, query.profile.get_channel(channel).k)),
+            depth or 0,
+            query.request.k,
+        )
+        for channel in channels
+    }
+    # A few documents may fill a channel's limit with their chunks: double it until
+    # enough are found.
+    while True:
+        candidates = await _retrieve_candidates(
+            query, resources, snapshot, k, embedding_task, on_hits
+        )
+        shallow_channels = [
+            channel
+            for channel, hits in candidates.hits.items()
+            if depth is not None
+            and channel not in candidates.complete
+            and len({hit.document_id for hit in hits}) < depth
+            and k[channel] < MAX_CANDIDATES_PER_CHANNEL
+        ]
+        if not shallow_channels:
+            return candidates
+        for channel in shallow_channels:
+            k[channel] = min(2 * k[channel], MAX_CANDIDATES_PER_CHANNEL)
+
+
+async def _retrieve_candidates(
+    query: QueryContext,
+    resources: RetrievalResources,
+    snapshot: IndexSnapshot,
+    k: Mapping[Channel, int],
+    embedding_task: asyncio.Task[QueryEmbedding] | None,
+    on_hits: OnHits,
+) -> ChannelCandidates:
+    """Query the channels of `k` concurrently; report the hits of each as they arrive.
+
+    When every channel fails, the first channel's error is raised.
+    """
+    outcomes = dict(
+        zip(
+            k,
+            await _gather_or_cancel(
+                [
+                    _run_bounded(
+                        RETRIEVERS[channel],
+                        _build_request(query, resources, snapshot, channel, limit, embedding_task),
+                        resources.clock,
+                        on_hits,
+                        query.excluded_documents,
+                    )
+                    for channel, limit in k.items()
+                ]
+            ),
+            strict=True,
+        )
+    )
+    outputs = {name: output for name, (output, _, _) in outcomes.items() if output is not None}
+    errors = {name: error for name, (_, error, _) in outcomes.items() if error is not None}
+    if errors and not outputs:
+        raise next(iter(errors.values()))
+    # A failed embedding channel has already waited for the embedding; do not wait twice.
+    embedding_timeout_s = (
+        0.0
+        if set(errors).intersection(EMBEDDING_CHANNELS)
+        else max(query.profile.get_channel(name).timeout_s for name in EMBEDDING_CHANNELS)
+    )
+    return ChannelCandidates(
+        hits={channel: output.hits for channel, output in outputs.items()},
+        traces={
+            channel: ChannelTrace(
+                k=k[channel],
+                returned=len(output.hits),
+                best=max((hit.score for hit in output.hits), default=None),
+                ms=outcomes[channel][2],
+                served_by=output.served_by,
+            )
+            for channel, output in outputs.items()
+        },
+        failed={channel: f"{error.code}: {error.detail}" for channel, error in errors.items()},
+        # Fewer hits than requested means that the channel has no more.
+        complete=frozenset(
+            channel for channel, output in outputs.items() if len(output.hits) < k[channel]
+        ),
+        lexical=next((output.lexical for output in outputs.values() if output.lexical), None),
+        linked_seeds=next(
+            (output.linked_seeds for output in outputs.values() if output.linked_seeds), ()
+        ),
+        embedded_query=await _await_embedding(embedding_task, embedding_timeout_s),
+        notes=[note for output in outputs.values() for note in output.notes],
+    )
+
+
+def _build_request(
+    query: QueryContext,
+    resources: RetrievalResources,
+    snapshot: IndexSnapshot,
+    channel: Channel,
+    k: int,
+    embedding_task: asyncio.Task[QueryEmbedding] | None,
+) -> ChannelRequest:
+    async def embed() -> QueryEmbedding:
+        if embedding_task is None:
+            raise EngineUnavailable("The query was not embedded.")
+        # Shielded: a channel that times out must not cancel the embedding that others wait for.
+        return await asyncio.shield(embedding_task)
+
+    return ChannelRequest(
+        snapshot,
+        query.caller.tenant,
+        query.plan.text_to_match,
+        query.plan.language,
+        query.plan.names,
+        query.request.filters,
+        query.profile.get_channel(channel),
+        k,
+        embed,
+        query.caller.readers,
+        resources.graph,
+        query.plan.cypher,
+    )
+
+
+async def _gather_or_cancel(
+    calls: Sequence[Coroutine[Any, Any, _ChannelOutcome]],
+) -> list[_ChannelOutcome]:
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    # asyncio.gather leaves the other tasks running when one raises.
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def _run_bounded(
+    retrieve: Retrieve,
+    request: ChannelRequest,
+    clock: Clock,
+    on_hits: OnHits,
+    excluded: Mapping[UUID, int],
+) -> _ChannelOutcome:
+    """Run one channel with a timeout, and catch every error, bugs included, so that the other
+    channels go on.
+
+    Only InvalidRequest propagates: it fails the query.
+    """
+    started_at = clock()
+    output: ChannelOutput | None = None
+    failure: AnabranchError | None = None
+    try:
+        async with asyncio.timeout(request.settings.timeout_s):
+            # Room for every chunk of the excluded documents, so that as many others are left.
+            output = await retrieve(replace(request, k=request.k + sum(excluded.values())))
+        if excluded:
+            hits = [hit for hit in output.hits if hit.document_id not in excluded]
+            output = replace(output, hits=hits[: request.k])
+        on_hits(output.hits)
+    except TimeoutError:
+        failure = EngineUnavailable(
+            f"Timed out after {request.settings.timeout_s:g} s.",
+            code="TIMED_OUT",
+            remedy="Raise the channel's timeout_s in the profile.",
+        )
+    # The request itself is wrong, so the other channels must not hide it.
+    except InvalidRequest:
+        raise
+    except AnabranchError as error:
+        failure = error
+    except Exception as error:
+        log.exception("channel_failed")
+        failure = EngineUnavailable(
+            f"{type(error).__name__}: {error}",
+            code="CHANNEL_FAILED",
+            remedy="Report this bug with the traceback from the server's log.",
+        )
+    return output, failure, elapsed_ms(started_at, clock())
+
+
+async def _await_embedding(
+    embedding_task: asyncio.Task[QueryEmbedding] | None, timeout_s: float
+) -> QueryEmbedding | None:
+    if embedding_task is None:
+        return None
+    # A failed embedder is no error here: the channel that needed it has already reported it.
+    # Unlike wait_for, wait does not cancel the task: `retrieve_chunks` ends it.
+    await asyncio.wait({embedding_task}, timeout=timeout_s)
+    return (
+        embedding_task.result()
+        if embedding_task.done()
+        and not embedding_task.cancelled()
+        and embedding_task.exception() is None
+        else None
+    )
+
+
+async def _filter_by_language(
+    query: QueryContext,
+    snapshot: IndexSnapshot,
+    candidates: ChannelCandidates,
+    chunks: Mapping[UUID, ChunkView],
+) -> ChannelCandidates:
+    """Drop lexical hits in another language than the query: shared words say little about them."""
+    lexical_hits: Sequence[Hit] = candidates.hits.get("lexical", ())
+    # Counting the corpus costs a query: do it only when there is something to filter.
+    if not find_foreign_hits(lexical_hits, chunks, query.plan):
+        return candidates
+    native_hits = filter_foreign_hits(
+        lexical_hits,
+        chunks,
+        query.plan,
+        LexicalProfile.model_validate(query.profile.get_channel("lexical")),
+        await snapshot.count_chunks(query.caller.tenant),
+    )
+    return replace(candidates, hits={**candidates.hits, "lexical": native_hits})
+
+
+def build_fusion_input(
+    query: QueryContext,
+    candidates: ChannelCandidates,
+    chunks: Mapping[UUID, ChunkView],
+    config: LexicalConfig,
+) -> FusionInput:
+    """Return the hits of all channels, with word-pair scores if the profile uses them."""
+    pair_scores: dict[UUID, float] = {}
+    if query.profile.fusion.bigram and candidates.lexical is not None:
+        hits = candidates.hits["lexical"]
+        views = [chunks[hit.chunk_id] for hit in hits if hit.chunk_id in chunks]
+        pair_scores = score_pairs(query.plan.question, views, candidates.lexical.idf, config)
+    weights = weigh_documents(candidates.links)
+    found = {hit.chunk_id for hits in candidates.hits.values() for hit in hits}
+    found.update(
+        hit.chunk_id
+        for hit in list_first_chunks(candidates.links, query.profile.fusion.named_documents)
+    )
+    named = {
+        chunk_id: weights[chunks[chunk_id].document_id]
+        for chunk_id in found
+        if chunk_id in chunks and chunks[chunk_id].document_id in weights
+    }
+    coverage = (
+        compute_lexical_coverage(
+            max((hit.score for hit in candidates.hits.get("lexical", ())), default=0.0),
+            candidates.lexical.idf,
+        )
+        if candidates.lexical is not None
+        else 0.0
+    )
+    titles: dict[UUID, float] = {}
+    if query.profile.fusion.title and candidates.lexical is not None and not named:
+        titles = score_titles(query.plan.question, chunks.values(), candidates.lexical.idf)
+    semantic_hits = candidates.hits.get("semantic", ())
+    return FusionInput(
+        candidates.hits,
+        candidates.complete,
+        pair_scores,
+        coverage,
+        {hit.chunk_id: hit.background for hit in semantic_hits if hit.background},
+        named,
+        titles=titles,
+        weight_factors=query.plan.weights,
+    )

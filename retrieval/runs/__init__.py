@@ -1,0 +1,1 @@
+"""What records, reruns, compares and traces answered questions."""

@@ -1,0 +1,1 @@
+"""What people name and list: documents, collections, sources, facts, profiles, runs, exams."""

@@ -1,0 +1,1 @@
+"""The tables of a generation, their partitions, and the search in them."""

@@ -1,0 +1,1 @@
+"""The log as a table, its readers, and positions in other logs."""

@@ -1,0 +1,1 @@
+"""What operators do: migrate, monitor, replay, erase, check."""
