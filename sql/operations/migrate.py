@@ -19,7 +19,7 @@ import asyncpg
 from schemas.errors import ConfigurationError
 from sql.errors import translate_database_errors
 
-FOLDER = Path(__file__).with_name("migrations")
+FOLDER = Path(__file__).parents[1] / "migrations"
 FILE_NAME = re.compile(r"(\d{14})_([a-z0-9_]+)\.sql")
 # ASCII "anab": any fixed number that other users of the database do not lock.
 LOCK_KEY = 0x616E6162
