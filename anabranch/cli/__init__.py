@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, CycloptsPanel, Parameter, UnusedCliTokensError
 
 from anabranch.cli.errors import USAGE, to_exit_code
 from anabranch.process.terminal import escape_streams, get_unescaped
@@ -115,10 +115,19 @@ def build_app() -> App:
         help="Event-sourced streaming ingestion and retrieval.",
         version_flags=[],
         result_action="return_value",
+        default_parameter=Parameter(show_default=lambda v: None if v in (None, ()) else str(v)),
+        error_formatter=_format_usage_error,
     )
     for name, (import_path, help_text) in COMMANDS.items():
         app.command(import_path, name=name, help=help_text)
     return app
+
+
+def _format_usage_error(error: CycloptsError) -> object:
+    """Return the panel that cyclopts prints, with words of our own for arguments left over."""
+    if isinstance(error, UnusedCliTokensError):
+        error = CycloptsError(msg=f"Unexpected argument: {' '.join(error.unused_tokens or ())}.")
+    return CycloptsPanel(error)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

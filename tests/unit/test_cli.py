@@ -27,6 +27,20 @@ def test_usage_error_names_the_help_of_the_command(capsys: pytest.CaptureFixture
     assert "nope" in stderr and "`anabranch facts approve --help`" in stderr
 
 
+def test_surplus_argument_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["audit", "list"])
+    stderr = capsys.readouterr().err
+    assert "Unexpected argument: list." in stderr and "Tokens" not in stderr
+
+
+def test_help_leaves_empty_defaults_out(capsys: pytest.CaptureFixture[str]) -> None:
+    build_app()(["ingest", "--help"])
+    printed = capsys.readouterr().out
+    assert "[default: 16]" in printed
+    assert "()" not in printed and "None" not in printed
+
+
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     build_app()([command, "--help"])
