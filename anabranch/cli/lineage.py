@@ -136,7 +136,7 @@ def _format_hop(hop: dict[str, Any]) -> str:
     event = hop["event"]
     event_line = (
         f"\n          {event['type']} by {event['author']}"
-        + (f", how {event['how']}" if event["how"] else "")
+        + (f", fingerprint {event['how']}" if event["how"] else "")
         if event
         else ""
     )

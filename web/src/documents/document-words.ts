@@ -172,7 +172,7 @@ export const documentWords = defineWords(
         visible: 'Visible rows',
         graph: 'Graph rows',
       },
-      rows: (n: string) => `${n} chunks`,
+      rows: (n: string) => plural(n, 'chunk', 'chunks'),
       generation: (name: string) => `generation ${name}`,
     },
     events: {
@@ -366,7 +366,7 @@ export const documentWords = defineWords(
         visible: 'Linhas visíveis',
         graph: 'Linhas do grafo',
       },
-      rows: (n) => `${n} trechos`,
+      rows: (n) => plural(n, 'trecho', 'trechos'),
       generation: (name) => `geração ${name}`,
     },
     events: {

@@ -94,8 +94,8 @@ export const generationWords = defineWords(
       now: (value: string) => `Live: ${value}`,
       add: 'Add a setting',
       remove: (setting: string) => `Remove ${setting}`,
-      price: 'Show the price',
-      none: 'Change a setting to see the price.',
+      price: 'Show the cost',
+      none: 'Change a setting to see what it costs.',
       from: (stage: string, n: string) =>
         `Starts at ${stage}: ${plural(n, 'event is', 'events are')} processed again.`,
       free: 'No model call: all results come from the cache.',
