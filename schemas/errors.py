@@ -142,8 +142,8 @@ class CredentialsInUrl(PermanentError):
 class Unauthenticated(PermanentError):
     code = "UNAUTHENTICATED"
     remedy = (
-        "Send `Authorization: Bearer TOKEN` with an API key or the token of the ready file. "
-        "`anabranch login` stores one for the command line."
+        "Send `Authorization: Bearer TOKEN` with an API key or the token in `server.json` of the "
+        "data folder. `anabranch login` stores one for the command line."
     )
 
 
