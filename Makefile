@@ -24,7 +24,7 @@ endif
 test test-long check: export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help install demo test test-long containers faults attack check platforms lint style types layers generated format contracts compose asyncapi clients mcp-client lock samples clean ui web web-check pictures
 
-help: ## Say what there is
+help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ui ## Build the environment in .venv, without test tools, and the web UI
@@ -39,7 +39,7 @@ web: $(UV) ## Build the web UI into web/dist
 web-check: web ## Check the web UI: types, style, component tests
 	build/uv/bin/python hatch_build.py npm run --silent check
 
-demo: $(INSTALLED) ## Take in the sample documents, ask three questions
+demo: $(INSTALLED) ## Ingest the sample documents, ask three questions
 	$(BIN)/python -m samples.demo
 
 test: $(TOOLS) ## Run all tests; those on real Kafka where Java and Maven are found

@@ -112,9 +112,9 @@ def main() -> None:
                     expected_exit_code=ANSWERED if question["document"] else REFUSED,
                 )
     print("The demo is complete and its data is deleted. To use your own documents:")
-    print("  anabranch up")
-    print("  anabranch ingest FILE --wait")
-    print("  anabranch query QUESTION")
+    print("  .venv/bin/anabranch up")
+    print("  .venv/bin/anabranch ingest FILE --wait    (in another terminal)")
+    print("  .venv/bin/anabranch query QUESTION")
 
 
 if __name__ == "__main__":
