@@ -39,7 +39,10 @@ def drop_direction_controls(name: str) -> str:
 
 
 def _clean_name(name: object) -> object:
-    return drop_direction_controls(name) if isinstance(name, str) else name
+    if not isinstance(name, str):
+        return name
+    # One of spaces alone would be an invisible heading.
+    return cleaned if (cleaned := drop_direction_controls(name)).strip() else ""
 
 
 # Before, so that bounds are those of a string.

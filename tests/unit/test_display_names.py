@@ -52,6 +52,11 @@ def test_names_in_right_to_left_scripts_stay() -> None:
     assert DocumentFields(filename=name).filename == name
 
 
+@pytest.mark.parametrize("name", ["", "   ", "\u202e\t\n"])
+def test_blank_titles_are_stored_empty(name: str) -> None:
+    assert DocumentFields(title=name).title == "" == Amendment(title=name).title
+
+
 async def test_uploaded_file_cannot_hide_its_extension() -> None:
     intake = FakeIntake()
     transport = httpx2.ASGITransport(create_app(make_services(ingest=intake)))
