@@ -2,17 +2,21 @@ import '@mantine/core/styles.css';
 import '@mantine/notifications/styles.css';
 import './app/tokens.css';
 import { MantineProvider } from '@mantine/core';
-import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { router } from './app/router';
 import { theme, variables } from './app/theme';
 import { ApiError } from './shared/api/client';
+import { recheckCaller } from './shared/api/identity';
 import { LanguageProvider } from './shared/i18n';
 import { KeysProvider } from './shared/keys';
 
-const client = new QueryClient({
+const onError = (error: unknown) => recheckCaller(client, error);
+const client: QueryClient = new QueryClient({
+  queryCache: new QueryCache({ onError }),
+  mutationCache: new MutationCache({ onError }),
   defaultOptions: {
     // The server may run on this machine, which needs no network.
     mutations: { networkMode: 'always' },

@@ -1,10 +1,12 @@
 import { Drawer, Modal, Table } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { Notifications } from '@mantine/notifications';
+import { useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useLocation, useNavigate } from '@tanstack/react-router';
-import { lazy, Suspense } from 'react';
+import { lazy, Suspense, useEffect } from 'react';
 import { EvidenceProvider } from '@/evidence/context';
-import { useCan, useIdentity } from '@/shared/api/identity';
+import { ApiError } from '@/shared/api/client';
+import { recheckCaller, useCan, useIdentity } from '@/shared/api/identity';
 import { useLiveState } from '@/shared/api/live';
 import { useIsUnreachable } from '@/shared/api/readiness';
 import { useWords } from '@/shared/i18n';
@@ -41,6 +43,11 @@ function Frame() {
   const shared = useWords(sharedWords);
   const navigate = useNavigate();
   const live = useLiveState();
+  const client = useQueryClient();
+  useEffect(() => {
+    // A screen that only listens has no request of its own that would be refused.
+    if (live.problem) recheckCaller(client, new ApiError(live.problem));
+  }, [client, live.problem]);
   const isUnreachable = useIsUnreachable();
   const screens = useVisibleScreens();
   const [menuOpen, menu] = useDisclosure(false);

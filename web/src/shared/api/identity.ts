@@ -1,5 +1,5 @@
-import { useQuery } from '@tanstack/react-query';
-import { api, call, type Schemas } from './client';
+import { type QueryClient, useQuery } from '@tanstack/react-query';
+import { ApiError, api, call, type Schemas } from './client';
 
 export type Role = Schemas['Identity']['role'];
 const RANKS: Role[] = ['reader', 'writer', 'admin', 'operator'];
@@ -16,4 +16,13 @@ export function useIdentity() {
 export function useCan(role: Role): boolean {
   const { data } = useIdentity();
   return data !== undefined && RANKS.indexOf(data.role) >= RANKS.indexOf(role);
+}
+
+/** Ask again who calls after a 401: a session or key that ended shows the sign-in page. */
+export function recheckCaller(client: QueryClient, error: unknown): void {
+  // The 401 of this very question must not ask it again.
+  const isKnown = client.getQueryState(['whoami'])?.status === 'success';
+  if (error instanceof ApiError && error.problem.status === 401 && isKnown) {
+    void client.invalidateQueries({ queryKey: ['whoami'] });
+  }
 }

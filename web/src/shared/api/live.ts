@@ -114,7 +114,8 @@ export class LiveChannel {
   }
 
   private publish(status: LiveState): void {
-    if (status.state === this.status.state) return;
+    const { state, problem } = this.status;
+    if (status.state === state && status.problem?.status === problem?.status) return;
     this.setStatus(status);
     this.broadcast.postMessage({ status } satisfies Wire);
   }
