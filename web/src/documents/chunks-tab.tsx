@@ -37,6 +37,7 @@ export function ChunksTab({ document }: { document: Schemas['DocumentStatus'] })
   }
   const chunks = query.data.pages.flatMap((page) => page.items);
   if (chunks.length === 0) {
+    if (document.state === 'withdrawn') return <EmptyState title={words.deleted} />;
     return (
       <EmptyState title={document.state === 'searchable' ? words.chunks.none : words.notYet} />
     );
@@ -58,7 +59,9 @@ export function ChunksTab({ document }: { document: Schemas['DocumentStatus'] })
             <UnstyledButton onClick={() => open(index)} title={words.chunks.open}>
               <span className={classes.chunkHead}>
                 <span className="num muted">{format.count(chunk.ordinal + 1)}</span>
-                <span className="foreign truncate">{chunk.section ?? words.chunks.noSection}</span>
+                <span dir="auto" className="foreign truncate">
+                  {chunk.section ?? words.chunks.noSection}
+                </span>
                 <span className="muted">
                   {[
                     chunk.pages?.length ? words.chunks.pages(chunk.pages.join(', ')) : '',

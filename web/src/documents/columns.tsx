@@ -103,6 +103,7 @@ function NameCell({
       )}
       <a
         href={`documents/${row.document_id}`}
+        dir="auto"
         className="truncate foreign"
         title={row.title && row.title !== name ? `${name}\n${row.title}` : name}
         // The row has the focus and opens; the link is for a new tab.
@@ -125,6 +126,7 @@ function Belongs({ row }: { row: DocumentRow }) {
   if (row.collection === null && row.tags.length === 0) return null;
   return (
     <span
+      dir="auto"
       className="truncate foreign"
       style={{ display: 'block' }}
       title={[row.collection, ...row.tags].filter(Boolean).join(' · ')}

@@ -1,7 +1,7 @@
 import { Anchor, Tabs } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
-import { lazy, Suspense, useCallback, useEffect, useRef } from 'react';
+import { lazy, Suspense, useCallback, useRef } from 'react';
 import { useAddress } from '@/shared/address';
 import { ApiError, type Schemas } from '@/shared/api/client';
 import { type LiveMessage, useLive } from '@/shared/api/live';
@@ -10,6 +10,7 @@ import { useKeys } from '@/shared/keys';
 import { Id } from '@/shared/ui/bits';
 import { Page } from '@/shared/ui/page';
 import { EmptyState, LoadingState, QueryState } from '@/shared/ui/states';
+import { useActiveTabInView } from '@/shared/ui/tabs-in-view';
 import { ChunksTab } from './chunks-tab';
 import { DocumentActions } from './document-actions';
 import { documentWords } from './document-words';
@@ -55,15 +56,7 @@ export function DocumentPage() {
     { keys: ']', label: words.tabKeys.next, run: () => step(1) },
   ]);
   const now = useNow();
-  const list = useRef<HTMLDivElement>(null);
-  const isLoaded = query.data !== undefined;
-  useEffect(() => {
-    // On a narrow screen the tabs are wider than the page.
-    if (isLoaded && tab)
-      list.current
-        ?.querySelector('[aria-selected=true]')
-        ?.scrollIntoView({ inline: 'center', block: 'nearest' });
-  }, [tab, isLoaded]);
+  const list = useActiveTabInView(query.data && tab);
   const reasons = useStageReasons(query.data?.state === 'running');
   const isGone = query.error instanceof ApiError && query.error.problem.status === 404;
   if (receipt !== undefined || isGone) {
@@ -139,7 +132,11 @@ function TabContent({
     case 'pages':
       // Pages need the Markdown too, which the transcription makes.
       if (document.blob === null || document.characters === null) {
-        return <EmptyState title={words.notTranscribed} />;
+        return (
+          <EmptyState
+            title={document.state === 'withdrawn' ? words.deleted : words.notTranscribed}
+          />
+        );
       }
       return (
         <Suspense fallback={<LoadingState rows={12} height={48} />}>

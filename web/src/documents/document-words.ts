@@ -15,6 +15,7 @@ export const documentWords = defineWords(
     back: 'All documents',
     unknown: 'This document does not exist, or it was erased.',
     notYet: 'They appear here once the document is searchable.',
+    deleted: 'The document is deleted: queries no longer see it.',
     notTranscribed: 'The pages appear here once the document is transcribed.',
     actions: {
       more: 'More…',
@@ -60,7 +61,7 @@ export const documentWords = defineWords(
     },
     restricted: 'only callers with access to all documents',
     revisionOf: (latest: string, visible: string) => `${latest}; queries see ${visible}`,
-    notVisible: 'none yet',
+    notVisible: 'none',
     warnings: 'Warnings',
     page: (n: string) => `Open page ${n}`,
     stages: {
@@ -210,6 +211,7 @@ export const documentWords = defineWords(
     back: 'Todos os documentos',
     unknown: 'Este documento não existe ou foi apagado.',
     notYet: 'Aparecem aqui assim que o documento for pesquisável.',
+    deleted: 'O documento foi excluído: as consultas não o veem mais.',
     notTranscribed: 'As páginas aparecem aqui assim que o documento for transcrito.',
     actions: {
       more: 'Mais…',
@@ -254,7 +256,7 @@ export const documentWords = defineWords(
     },
     restricted: 'apenas quem tem acesso a todos os documentos',
     revisionOf: (latest, visible) => `${latest}, as consultas veem ${visible}`,
-    notVisible: 'nenhuma ainda',
+    notVisible: 'nenhuma',
     warnings: 'Avisos',
     page: (n) => `Abrir página ${n}`,
     stages: {

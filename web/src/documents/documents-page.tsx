@@ -58,7 +58,11 @@ export function DocumentsPage() {
       ? () => void query.fetchNextPage()
       : undefined;
   return (
-    <Page title={titles.documents} subtitle={<Counts />} actions={add}>
+    <Page
+      title={titles.documents}
+      subtitle={<Counts loaded={rows.length} hasMore={query.hasNextPage} />}
+      actions={add}
+    >
       {canWrite && (
         <>
           <DropArea target={target} onUrl={setAdding} />
@@ -110,7 +114,7 @@ export function DocumentsPage() {
 }
 
 /** How many documents there are, and how many of them are not searchable. */
-function Counts() {
+function Counts({ loaded, hasMore }: { loaded: number; hasMore: boolean }) {
   const words = useWords(documentsWords);
   const format = useFormat();
   const health = useQuery({
@@ -120,6 +124,10 @@ function Counts() {
   });
   if (health.data === undefined) return <>&nbsp;</>;
   const { documents } = health.data;
+  // Who may not read every document gets no counts of all of them.
+  if (Object.keys(documents).length === 0) {
+    return words.counts(`${format.count(loaded)}${hasMore ? '+' : ''}`, '');
+  }
   const total = Object.values(documents).reduce((sum, n) => sum + n, 0);
   const rest = (['running', 'failed'] as const)
     .filter((state) => documents[state])

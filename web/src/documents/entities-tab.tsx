@@ -45,6 +45,7 @@ export function EntitiesTab({ document }: { document: Schemas['DocumentStatus'] 
   }
   const rows = query.data.pages.flatMap((page) => page.items);
   if (rows.length === 0) {
+    if (document.state === 'withdrawn') return <EmptyState title={all.deleted} />;
     if (document.visible_revision === null) return <EmptyState title={all.notYet} />;
     const isPending = document.warnings?.some((warning) => warning.code === 'GRAPH_PENDING');
     return <EmptyState title={isPending ? words.pending : words.empty} />;

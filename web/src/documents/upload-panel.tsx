@@ -72,7 +72,7 @@ function UploadLine({ upload }: { upload: Upload }) {
   const { state, progress, receipt, problem } = upload;
   return (
     <li>
-      <span className="truncate foreign" title={upload.name}>
+      <span dir="auto" className="truncate foreign" title={upload.name}>
         {receipt ? (
           <Link to="/documents/$document" params={{ document: receipt.document_id }}>
             {upload.name}
@@ -92,7 +92,7 @@ function UploadLine({ upload }: { upload: Upload }) {
       />
       {state === 'failed' && problem ? (
         <Tooltip label={`${problem.detail} ${problem.remedy}`} multiline maw={420}>
-          <span className="truncate foreign">
+          <span dir="auto" className="truncate foreign">
             <State tone="bad" label={`${problem.detail} ${problem.remedy}`} />
           </span>
         </Tooltip>

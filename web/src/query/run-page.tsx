@@ -1,14 +1,7 @@
 import { Button, Stack, Tabs, Text } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
-import {
-  type ComponentType,
-  type LazyExoticComponent,
-  lazy,
-  Suspense,
-  useEffect,
-  useRef,
-} from 'react';
+import { type ComponentType, type LazyExoticComponent, lazy, Suspense } from 'react';
 import { appWords } from '@/app/words';
 import { api, call } from '@/shared/api/client';
 import { useWords } from '@/shared/i18n';
@@ -16,6 +9,7 @@ import { useKeys } from '@/shared/keys';
 import { Ago, Id } from '@/shared/ui/bits';
 import { Page } from '@/shared/ui/page';
 import { EmptyState, ErrorState, LoadingState, QueryState } from '@/shared/ui/states';
+import { useActiveTabInView } from '@/shared/ui/tabs-in-view';
 import { AnswerView } from './answer-view';
 import { CopyAs } from './copy-as';
 import { useRunProgress } from './follow';
@@ -70,13 +64,7 @@ export function RunPage() {
       await navigate({ to: '/runs/$run/$tab', params: { run: run_id, tab } });
     },
   });
-  const list = useRef<HTMLDivElement>(null);
-  // On narrow screens the list of tabs scrolls.
-  // biome-ignore lint/correctness/useExhaustiveDependencies: when another tab is active.
-  useEffect(() => {
-    const active = list.current?.querySelector('[data-active]');
-    active?.scrollIntoView({ inline: 'center', block: 'nearest' });
-  }, [tab]);
+  const list = useActiveTabInView(tab);
   const request = query.data?.request as unknown as QueryRequest | undefined;
   return (
     <Page

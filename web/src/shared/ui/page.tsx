@@ -1,6 +1,8 @@
 import { Group, Stack, Text, Title } from '@mantine/core';
 import { type ReactNode, useEffect } from 'react';
 
+const LONG_TITLE = 160;
+
 /** A screen: its title (also of the browser's tab), what acts on it, its content. */
 export function Page({
   title,
@@ -20,7 +22,13 @@ export function Page({
     <Stack gap="md">
       <Group justify="space-between" align="flex-end" gap="sm">
         <Stack gap={2} style={{ minWidth: 0, flex: '1 1 240px' }}>
-          <Title order={1} className="foreign">
+          <Title
+            order={1}
+            dir="auto"
+            className="foreign"
+            // Titles and questions of thousands of characters must leave room for the rest.
+            {...(title.length > LONG_TITLE ? { fz: 'md' } : {})}
+          >
             {title}
           </Title>
           {subtitle && (
