@@ -2,6 +2,7 @@ import { ActionIcon, Button, CloseButton, CopyButton, FocusTrap } from '@mantine
 import { useMediaQuery } from '@mantine/hooks';
 import { Link } from '@tanstack/react-router';
 import { useEffect, useRef } from 'react';
+import type { Schemas } from '@/shared/api/client';
 import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
 import { useKeys } from '@/shared/keys';
@@ -109,27 +110,41 @@ export function EvidenceDrawer({
               </Button>
             )}
           </CopyButton>
-          <Button
-            variant="default"
-            renderRoot={(props) => (
-              <Link
-                {...props}
-                to="/documents/$document/$tab"
-                onClick={onClose}
-                params={{ document: hit.documentId, tab: 'pages' }}
-                search={{
-                  page: firstPage(hit)?.toString(),
-                  chunk: hit.chunkId,
-                }}
-              />
-            )}
-          >
-            {words.openDocument}
-          </Button>
+          <OpenDocument hit={hit} onOpen={onClose} />
         </footer>
       </aside>
     </FocusTrap>
   );
+}
+
+/** A link to the passage; of a superseded revision, whose pages are no longer shown, to its row. */
+function OpenDocument({ hit, onOpen }: { hit: Hit; onOpen: () => void }) {
+  const words = useWords(evidenceWords);
+  const isOld = supersedingRevision(useDocument(hit.documentId).data, hit) !== null;
+  return (
+    <Button
+      variant="default"
+      renderRoot={(props) => (
+        <Link
+          {...props}
+          to="/documents/$document/$tab"
+          onClick={onOpen}
+          params={{ document: hit.documentId, tab: isOld ? 'revisions' : 'pages' }}
+          search={isOld ? {} : { page: firstPage(hit)?.toString(), chunk: hit.chunkId }}
+        />
+      )}
+    >
+      {words.openDocument}
+    </Button>
+  );
+}
+
+function supersedingRevision(
+  document: Schemas['DocumentStatus'] | undefined,
+  hit: Hit,
+): number | null {
+  const visible = document?.visible_revision ?? null;
+  return visible !== null && visible > hit.revision ? visible : null;
 }
 
 function firstPage(hit: Hit): number | undefined {
@@ -148,13 +163,12 @@ function HitPages({ evidence, hit }: { evidence: OpenEvidence; hit: Hit }) {
       </div>
     );
   }
-  const visible = document.data.visible_revision;
-  const isOld = typeof visible === 'number' && visible > hit.revision;
+  const newer = supersedingRevision(document.data, hit);
   return (
     <>
-      {isOld && (
+      {newer !== null && (
         <div className={classes.notice} role="status">
-          {words.superseded(String(hit.revision), String(visible))}
+          {words.superseded(String(hit.revision), String(newer))}
         </div>
       )}
       {document.data.state === 'withdrawn' && (
