@@ -72,7 +72,7 @@ function Budget({ run, packing }: { run: RecordedRun; packing: Packing }) {
           <Swatch color="var(--graph)" label={`${words.graphFacts} ${format.count(graphTokens)}`} />
         )}
         <span className="muted">
-          {format.count(Math.max(0, packing.budget - used))} {words.free}
+          {words.free(format.count(Math.max(0, packing.budget - used)))}
         </span>
       </Group>
     </section>

@@ -100,7 +100,7 @@ function WrongPassage({
                 onSend({ useful: false, chunk_ids: [citation.chunk_id], note: citation.quote });
               }}
             >
-              <span className="truncate foreign">
+              <span dir="auto" className="truncate foreign">
                 {citation.n} · {citation.quote}
               </span>
             </Button>

@@ -160,7 +160,7 @@ function PassageRow({
     >
       <span className={classes.rank}>{rank}</span>
       <span style={{ minWidth: 0 }}>
-        <span className="truncate foreign" style={{ display: 'block' }}>
+        <span dir="auto" className="truncate foreign" style={{ display: 'block' }}>
           {info.title ?? '…'} <span className="muted">{info.section.split(' > ').at(-1)}</span>
         </span>
         <AddendBar addends={passage.addends} scale={scale} />

@@ -100,7 +100,7 @@ export function RunsPage() {
       label: words.columns.question,
       width: '38%',
       cell: (run) => (
-        <div className={`truncate foreign ${classes.cell}`}>
+        <div dir="auto" className={`truncate foreign ${classes.cell}`}>
           {run.query ?? <span className="muted">{words.erased}</span>}
         </div>
       ),
@@ -118,7 +118,7 @@ export function RunsPage() {
       label: words.columns.answer,
       width: '30%',
       cell: (run) => (
-        <div className={`truncate muted foreign ${classes.cell}`}>
+        <div dir="auto" className={`truncate muted foreign ${classes.cell}`}>
           {run.answer ? plainText(run.answer) : '—'}
         </div>
       ),

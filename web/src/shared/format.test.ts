@@ -23,3 +23,8 @@ test('times are relative within a day and dates before it', () => {
   expect(english.ago('2026-01-10T11:58:00Z', now)).toBe('2 min. ago');
   expect(english.ago('2026-01-01T00:00:00Z', now)).toContain('2026');
 });
+
+test('scores have the decimal mark of the language', () => {
+  expect([0.914, -0.2, 22.99].map(english.score)).toEqual(['.91', '-.20', '22.99']);
+  expect([0.914, -0.2, 22.99].map(formatFor('pt-BR').score)).toEqual(['0,91', '-0,20', '22,99']);
+});

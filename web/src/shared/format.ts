@@ -18,6 +18,11 @@ export function formatFor(language: Language) {
   const day = new Intl.DateTimeFormat(language, { dateStyle: 'medium' });
   const clock = new Intl.DateTimeFormat(language, { timeStyle: 'medium' });
   const minute = new Intl.DateTimeFormat(language, { timeStyle: 'short' });
+  const scores = new Intl.NumberFormat(language, {
+    minimumFractionDigits: 2,
+    maximumFractionDigits: 2,
+    useGrouping: false,
+  });
   const decimal = (value: number, digits: number) =>
     value.toLocaleString(language, { maximumFractionDigits: digits, useGrouping: false });
   return {
@@ -25,8 +30,9 @@ export function formatFor(language: Language) {
     count: (value: number) =>
       value.toLocaleString('en', { maximumFractionDigits: 0 }).replaceAll(',', THIN_SPACE),
     decimal,
-    /** A score as people read it: .91 */
-    score: (value: number) => value.toFixed(2).replace(/^(-?)0\./, '$1.'),
+    /** A score as people read it: .91, and 0,91 in Portuguese. */
+    score: (value: number) =>
+      language === 'en' ? value.toFixed(2).replace(/^(-?)0\./, '$1.') : scores.format(value),
     percent: (share: number) => `${decimal(share * 100, 0)}${THIN_SPACE}%`,
     bytes: (bytes: number) => {
       const units = ['B', 'KB', 'MB', 'GB', 'TB'];

@@ -112,7 +112,7 @@ function Causes({
       key: 'cause',
       label: words.cause,
       cell: (cause) => (
-        <div className="foreign truncate" title={cause.latest_detail}>
+        <div dir="auto" className="foreign truncate" title={cause.latest_detail}>
           {cause.latest_detail}
         </div>
       ),

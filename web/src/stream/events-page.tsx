@@ -245,7 +245,7 @@ function EventTable({
       key: 'summary',
       label: words.summary,
       cell: (row) => (
-        <div className="foreign truncate muted" title={summarize(row)}>
+        <div dir="auto" className="foreign truncate muted" title={summarize(row)}>
           {summarize(row)}
         </div>
       ),

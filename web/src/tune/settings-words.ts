@@ -44,7 +44,7 @@ export const settingsWords = defineWords(
   },
   {
     subtitle:
-      'Como este servidor funciona. As configurações vêm da linha de comando, do ambiente ou do arquivo anabranch.toml e são lidas na partida.',
+      'Como este servidor funciona. As configurações vêm da linha de comando, do ambiente ou do arquivo anabranch.toml e são lidas na inicialização.',
     sections: 'Seções',
     section: 'Seção',
     all: 'Todas',

@@ -70,7 +70,7 @@ export function Letters({
             onChange={() => toggle(row.event_id)}
             onClick={(event) => event.stopPropagation()}
           />
-          <span className="foreign truncate" title={nameOf(row)}>
+          <span dir="auto" className="foreign truncate" title={nameOf(row)}>
             {nameOf(row)}
           </span>
         </Group>
@@ -80,7 +80,7 @@ export function Letters({
       key: 'detail',
       label: stream.reason,
       cell: (row) => (
-        <div className="foreign truncate" title={row.detail}>
+        <div dir="auto" className="foreign truncate" title={row.detail}>
           {row.detail}
         </div>
       ),

@@ -3,7 +3,7 @@ import { defineWords, plural } from '@/shared/i18n';
 export const pipelineWords = defineWords(
   {
     subtitle: (perMinute: string, searchable: string) =>
-      `${perMinute} documents per minute accepted · ${searchable} searchable`,
+      `${perMinute} ${perMinute === '1' ? 'document' : 'documents'} per minute accepted · ${searchable} searchable`,
     strip: 'Stages in the order of the events',
     table: 'Stages',
     visible: 'Visible',
@@ -60,7 +60,7 @@ export const pipelineWords = defineWords(
   },
   {
     subtitle: (perMinute, searchable) =>
-      `${perMinute} documentos por minuto aceitos · ${searchable} pesquisáveis`,
+      `${perMinute === '1' ? '1 documento aceito' : `${perMinute} documentos aceitos`} por minuto · ${searchable} ${searchable === '1' ? 'pesquisável' : 'pesquisáveis'}`,
     strip: 'Etapas na ordem dos eventos',
     table: 'Etapas',
     visible: 'Visível',

@@ -43,7 +43,7 @@ export function SourceCard({
           </Button>
         </Group>
       </div>
-      <div className="foreign truncate" title={first}>
+      <div dir="auto" className="foreign truncate" title={first}>
         {words.kinds[kind as Kind] ?? kind}:{' '}
         <code>{more > 0 ? words.urls(format.count(more), first) : first}</code>
         {'every_s' in connector && connector.every_s !== undefined && (
