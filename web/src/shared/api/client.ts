@@ -14,12 +14,17 @@ export class ApiError extends Error {
   }
 }
 
-type Credentials = { key: string | null; tenant: string | null };
+type Credentials = { key: string | null; tenant: string | null; scope: number };
 // In memory only: a script that ran in this page would find no credential in the storage.
-const credentials: Credentials = { key: null, tenant: sessionStorage.getItem('tenant') };
+const credentials: Credentials = {
+  key: null,
+  tenant: sessionStorage.getItem('tenant'),
+  scope: 0,
+};
 
 export function setKey(key: string | null): void {
   credentials.key = key;
+  credentials.scope = Math.random();
 }
 
 export function chooseTenant(tenant: string | null): void {
@@ -30,6 +35,11 @@ export function chooseTenant(tenant: string | null): void {
 
 export function chosenTenant(): string | null {
   return credentials.tenant;
+}
+
+/** Who calls with this tab's credentials; tabs of one session share what they listen to. */
+export function callerScope(): string {
+  return `${credentials.tenant ?? ''}${credentials.key ? `:${credentials.scope}` : ''}`;
 }
 
 /** The headers of every request: unsafe methods need the first one beside a session's cookie. */

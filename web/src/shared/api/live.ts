@@ -1,5 +1,5 @@
 import { useEffect, useSyncExternalStore } from 'react';
-import { ApiError, chosenTenant, type Problem } from './client';
+import { ApiError, callerScope, type Problem } from './client';
 import { readStream } from './stream';
 
 /**
@@ -27,7 +27,7 @@ export class LiveChannel {
   private hiddenTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
-    private readonly name: string,
+    readonly name: string,
     private readonly read: typeof readStream = readStream,
   ) {
     this.broadcast = new BroadcastChannel(name);
@@ -43,6 +43,13 @@ export class LiveChannel {
     document.addEventListener('visibilitychange', this.onVisibility);
     this.broadcast.postMessage({ hello: true } satisfies Wire);
     if (!document.hidden) this.compete();
+  }
+
+  close(): void {
+    document.removeEventListener('visibilitychange', this.onVisibility);
+    clearTimeout(this.hiddenTimer);
+    this.abort?.abort();
+    this.broadcast.close();
   }
 
   subscribe(listener: (message: LiveMessage) => void): () => void {
@@ -135,10 +142,15 @@ export class LiveChannel {
 
 let channel: LiveChannel | null = null;
 
-/** The channel of this tab, one per tenant, so that no tab gets another tenant's events. */
+/**
+ * The channel of this tab, one per caller and tenant: a tab signed in with an API key gets no events
+ * that another tab reads with more rights, and takes none from it.
+ */
 export function liveChannel(): LiveChannel {
-  if (channel === null) {
-    channel = new LiveChannel(`anabranch-live:${chosenTenant() ?? ''}`);
+  const name = `anabranch-live:${callerScope()}`;
+  if (channel?.name !== name) {
+    channel?.close();
+    channel = new LiveChannel(name);
     channel.start();
   }
   return channel;
