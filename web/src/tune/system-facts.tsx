@@ -4,6 +4,7 @@ import type { ReactNode } from 'react';
 import type { Schemas } from '@/shared/api/client';
 import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
+import { pipelineWords } from '@/stream/pipeline/words';
 import { systemWords } from './system-words';
 
 /** What runs: versions, backends, disk, streams; and what it holds. */
@@ -16,8 +17,9 @@ export function SystemFacts({
 }) {
   const words = useWords(systemWords);
   const format = useFormat();
+  const states = useWords(pipelineWords).documents;
   const documents = Object.entries(health.documents)
-    .map(([state, n]) => `${format.count(n)} ${state}`)
+    .map(([state, n]) => `${format.count(n)} ${states[state as keyof typeof states] ?? state}`)
     .join(' · ');
   const facts: [string, ReactNode][] = [
     [words.version, health.version],
