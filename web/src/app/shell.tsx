@@ -2,8 +2,8 @@ import { Drawer, Modal, Table } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { Notifications } from '@mantine/notifications';
 import { useQueryClient } from '@tanstack/react-query';
-import { Link, Outlet, useLocation, useNavigate } from '@tanstack/react-router';
-import { lazy, Suspense, useEffect } from 'react';
+import { Link, Outlet, useLocation, useNavigate, useRouter } from '@tanstack/react-router';
+import { lazy, Suspense, useEffect, useRef } from 'react';
 import { EvidenceProvider } from '@/evidence/context';
 import { ApiError } from '@/shared/api/client';
 import { recheckCaller, useCan, useIdentity } from '@/shared/api/identity';
@@ -50,6 +50,17 @@ function Frame() {
   }, [client, live.problem]);
   const isUnreachable = useIsUnreachable();
   const screens = useVisibleScreens();
+  const main = useRef<HTMLElement>(null);
+  const router = useRouter();
+  useEffect(
+    () =>
+      router.subscribe('onRendered', ({ fromLocation, pathChanged }) => {
+        // The row or button that led here is gone; without focus, Tab would start at the top again.
+        const isLost = document.activeElement === document.body;
+        if (fromLocation && pathChanged && isLost) main.current?.focus({ preventScroll: true });
+      }),
+    [router],
+  );
   const [menuOpen, menu] = useDisclosure(false);
   const [helpOpen, help] = useDisclosure(false);
   useKeys([
@@ -78,7 +89,7 @@ function Frame() {
         <ScreenLinks />
       </nav>
       <Header onHelp={help.open} />
-      <main id="main" className={classes.main} tabIndex={-1}>
+      <main ref={main} id="main" className={classes.main} tabIndex={-1}>
         {(live.state === 'lost' || isUnreachable) && (
           <div className={classes.lost} role="alert">
             {words.lost}
