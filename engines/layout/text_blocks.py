@@ -33,6 +33,8 @@ _CLOSING_PUNCTUATION = (".", "!", "?", ":", ";", ",", "…")
 _BARE_NUMBER = re.compile(r"[-–—\s]*\d{1,4}[-–—\s]*")
 _MAX_HEADING_CHARACTERS = 160
 _LINE_HYPHENS = "-\u2010\u2011\u00ad\ufffe\x02"
+# Portuguese and Polish repeat a hyphen of the word on the next line.
+_REPEATED_HYPHEN = re.compile(r"[-\u2010\u2011][^\W\d_]{2}")
 _SUSPENDED = re.compile(r"(?:and|or|to|und|oder|bis|e|ou|et|y|o)\b")
 """Words after the hyphen of a shortened word, as in "pre- and postwar"."""
 _UNSPACED = re.compile(r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff65]")
@@ -270,7 +272,9 @@ def join_lines(lines: Sequence[str]) -> str:
     """
     text = ""
     for line in lines:
-        if is_hyphenated(text) and line[:1].isalnum() and not _SUSPENDED.match(line):
+        if is_hyphenated(text) and _REPEATED_HYPHEN.match(line):
+            text += line[1:]
+        elif is_hyphenated(text) and line[:1].isalnum() and not _SUSPENDED.match(line):
             is_decided = not text[-2].islower() or not line[0].islower()
             hyphen = "-" if is_decided else UNDECIDED_HYPHEN
             text = text[:-1] + ("" if text[-1] == "\u00ad" else hyphen) + line

@@ -31,6 +31,8 @@ def join(*lines: str, elsewhere: str = "") -> str:
         (("its mainte-", "nance costs"), "its maintenance costs"),
         (("its mainte\xad", "nance 4\xad", "00"), "its maintenance 400"),
         (("a manuten\u2010", "ção anual"), "a manutenção anual"),
+        (("o guarda-", "-chuva e disse-", "-lhe"), "o guarda-chuva e disse-lhe"),
+        (("a taxa de 3-", "-5 euros"), "a taxa de 3- -5 euros"),
     ],
 )
 def test_hyphen_is_kept_in_codes_and_compounds(lines: tuple[str, ...], text: str) -> None:
