@@ -20,6 +20,8 @@ from engines.parse.xml_parts import (
 
 _DOCUMENT = "word/document.xml"
 _OFF = ("0", "false", "none", "off", "baseline")
+# Half points; a smaller shift adjusts a letter to its line.
+_MIN_SHIFT = 6
 _TEXT_PARTS = ("header", "footer", "footnotes", "endnotes", "comments")
 Marks = dict[str, bool]
 """Marks that a style or run sets or unsets."""
@@ -100,6 +102,8 @@ def _read_marks(properties: Element | None) -> Marks:
             case "vanish" | "webHidden" as name:
                 if name == "vanish":
                     marks["hidden"] = value not in _OFF
+            case "position" if value.lstrip("-").isdigit() and abs(int(value)) >= _MIN_SHIFT:
+                marks["superscript" if int(value) > 0 else "subscript"] = True
             case "vertAlign":
                 marks["superscript"] = value == "superscript"
                 marks["subscript"] = value == "subscript"

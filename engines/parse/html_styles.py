@@ -16,6 +16,9 @@ _SIZES = ("height", "max-height", "width", "max-width")
 _ZERO = re.compile(r"[+-]?0*\.?0*(?:[a-z]+|%)?")
 _FAR_OFF = re.compile(r"-\d{3,}(?:\.\d+)?(?:px|em|rem|%|vw)")
 _CHANNELS = re.compile(r"rgba?\(([\d.]+)[\s,]+([\d.]+)[\s,]+([\d.]+)(?:[\s,/]+([\d.]+)(%?))?\)")
+_CLEAR = re.compile(
+    r"transparent|#.{3}0|#.{6}00|(?:rgb|hsl)a?\((?:[^,]+(?:,[^,]+){2},|[^/]+/)\s*[0.]+%?\s*\)"
+)
 _NAMED_COLORS = {
     "white": (255, 255, 255), "black": (0, 0, 0), "red": (255, 0, 0), "yellow": (255, 255, 0),
     "snow": (255, 250, 250), "ivory": (255, 255, 240), "whitesmoke": (245, 245, 245),
@@ -77,6 +80,7 @@ def is_invisible(style: Declarations, color: Color | None, background: Color | N
             and any(_ZERO.fullmatch(style.get(name, "1")) for name in _SIZES)
         )
         or any(_FAR_OFF.match(style.get(name, "")) for name in ("left", "top", "text-indent"))
+        or "scale(0)" in style.get("transform", "")
         or is_unseen(color, background)
     )
 
@@ -91,7 +95,8 @@ def find_colors(
 ) -> tuple[Color | None, Color | None]:
     """Return the text and background colors, inherited unless set; None if unknown."""
     if "color" in style:
-        color = background if style["color"] == "transparent" else _parse_color(style["color"])
+        is_clear = _CLEAR.fullmatch(style["color"])
+        color = background if is_clear else _parse_color(style["color"])
     if "background-image" in style:
         background = None
     for name in ("background", "background-color"):

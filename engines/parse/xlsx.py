@@ -205,9 +205,9 @@ class _SheetParser:
             case "row":
                 self._row = int(attributes["r"]) - 1 if "r" in attributes else self._row + 1
                 self._column = -1
-                if _is_true(attributes, "hidden") or attributes.get("ht") == "0":
+                if _is_hidden(attributes, "ht"):
                     self.sheet.hidden_rows.add(self._row)
-            case "col" if _is_true(attributes, "hidden") or attributes.get("width") == "0":
+            case "col" if _is_hidden(attributes, "width"):
                 first, last = int(attributes["min"]), int(attributes["max"])
                 self.sheet.hidden_columns |= set(range(first - 1, min(last, _MAX_COLUMNS)))
             case "mergeCell":
@@ -249,6 +249,10 @@ class _SheetParser:
 
 def _is_true(attributes: dict[str, str], name: str) -> bool:
     return attributes.get(name, "0") in ("1", "true")
+
+
+def _is_hidden(attributes: dict[str, str], size: str) -> bool:
+    return _is_true(attributes, "hidden") or not attributes.get(size, "1").strip("0.")
 
 
 def _read_strings(stream: IO[bytes]) -> Iterator[str]:

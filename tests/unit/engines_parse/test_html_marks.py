@@ -97,6 +97,11 @@ def test_struck_rows_and_paragraphs_are_struck_cell_by_cell() -> None:
         "style='color:#fff'",
         "style='color:white;background:#FFFFFF'",
         "style='color:rgb(0,0,0);background-color:black'",
+        "style='color:rgba(20, 20, 20, 0.0)'",
+        "style='color:rgb(0 0 0 / 0%)'",
+        "style='color:hsla(9,9%,9%,0)'",
+        "style='color:#1230'",
+        "style='transform:scale(0)'",
         "class=x",
     ],
 )
@@ -116,6 +121,8 @@ def test_hidden_text_is_left_out_with_warning(attribute: str) -> None:
         "<style>@media print{p{display:none}}</style><p>seen</p>",
         "<style>.hero > p{background:#000}</style><p style='color:white'>seen</p>",
         "<p style='color:#777;opacity:0.9;font-size:0.8em'>seen</p>",
+        "<p style='color:rgb(255, 0, 0)'>seen</p>",
+        "<p style='color:rgba(0,0,0,0.6);transform:scale(0.5)'>seen</p>",
     ],
 )
 def test_visible_text_is_kept(source: str) -> None:

@@ -10,6 +10,8 @@ from xml.sax.saxutils import escape
 import docx
 import pytest
 from docx.enum.style import WD_STYLE_TYPE
+from docx.oxml import OxmlElement
+from docx.oxml.ns import qn
 from docx.shared import RGBColor
 
 from engines.parse.hidden_text import keep_hidden_text
@@ -60,6 +62,10 @@ def read_runs(folder: Path, *runs: tuple[str, str]) -> str:
         run = paragraph.add_run(text)
         if mark == "style":
             run.style = style
+        elif mark.lstrip("-").isdigit():
+            shift = OxmlElement("w:position")
+            shift.set(qn("w:val"), mark)
+            run._r.get_or_add_rPr().append(shift)
         elif mark:
             setattr(run.font, mark, True)
     document.save(folder / "a.docx")
@@ -77,6 +83,7 @@ def read_runs(folder: Path, *runs: tuple[str, str]) -> str:
         ((("10", ""), ("-6", "superscript"), (" m", "")), "10⁻⁶ m"),
         ((("H", ""), ("2", "subscript"), ("O", "")), "H₂O"),
         ((("E=mc", ""), ("2", "superscript"), (".", "")), "E=mc²."),
+        ((("10", ""), ("6", "8"), (" m", ""), ("i", "-8"), (" 4", ""), ("2", "2")), "10⁶ m_i 42"),
     ],
 )  # fmt: skip
 def test_docx_runs_are_joined_as_written(

@@ -138,6 +138,21 @@ def test_hidden_parts_are_left_out_and_named(tmp_path: Path) -> None:
     assert "zebra" not in "".join(block.text for block in part.blocks)
 
 
+@pytest.mark.parametrize("size", ["0", "0.0"])
+def test_row_and_column_without_size_are_hidden(tmp_path: Path, size: str) -> None:
+    book = make_book(["Product", "Price", "Margin"], ["Lamp", 30, 61], ["Desk", 250, 44])
+    book.active.row_dimensions[3].height = book.active.column_dimensions["C"].width = 77
+    book.save(tmp_path / "sized.xlsx")
+    with (
+        zipfile.ZipFile(tmp_path / "sized.xlsx") as source,
+        zipfile.ZipFile(tmp_path / "a.xlsx", "w") as target,
+    ):
+        for name in source.namelist():
+            target.writestr(name, source.read(name).replace(b'"77"', f'"{size}"'.encode()))
+    part = read_workbook(tmp_path / "a.xlsx")
+    assert list_table_lines(part) == ["| Product | Price |", "| Lamp | 30 |"]
+
+
 def test_hidden_parts_are_kept_on_request(tmp_path: Path) -> None:
     with keep_hidden_text(True):
         part = read_book(tmp_path, make_book_with_hidden_parts())
