@@ -23,7 +23,7 @@ from retrieval.question.words import (
 
 # Questions and texts are cut by the same expression: a name that only one side cuts never matches.
 # Typeset dashes and apostrophes, for questions, whose places must stay; texts have them folded.
-_JOINER = r"[-./,:'\u2010-\u2015\u2212\u2019\u00ad]"
+_JOINER = r"[-./,:'\u2010-\u2015\u2212\u2019\u00ad\u00d7]"
 _TOKEN = re.compile(rf"\d{{1,3}}(?:[ \u00a0\u2009\u202f]\d{{3}})+(?!\w)|\w+(?:{_JOINER}\w+)*")
 _PARTS = re.compile(r"[-./,:']")
 # Names on both sides of these are two names.
@@ -34,8 +34,8 @@ _ELIDED_ARTICLE = re.compile(r"^(?:[a-z]|qu)['\u2019](?=[^\W\d_a-z])")
 _RUN = re.compile(r"([^\W\d_]+|\d+)((?:[^\w]|_)*)")
 # 1,250,000 and 501 234 567, of one kind of separators.
 _DIGIT_GROUPS = re.compile(r"(?<![\w.,])\d{1,3}([., '])\d{3}(?:\1\d{3})*(?!\w)")
-# In "opened in 12 cities", IN-12 is not named.
-_SMALL_WORD_AND_NUMBER = re.compile(r"(?<=[a-z]) (?=\d)")
+# In "opened in 12 cities", IN-12 is not named, but 120 x 80 is 120x80.
+_SMALL_WORD_AND_NUMBER = re.compile(r"(?<=[a-z])(?<!\d x) (?=\d)")
 _ACRONYM = re.compile(r"(?<!\w)(?:[A-Z]\.?){2,5}(?!\w)")
 _RANGE = re.compile(
     r"(?<![\w.,])(\d{1,4}) ?(?:to|until|through|and|a|até|e|hasta|y|bis|und|à|et|[-–—]) ?(\d{1,4})"

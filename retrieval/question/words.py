@@ -26,6 +26,7 @@ _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _SIGNS = str.maketrans(
     dict.fromkeys((*range(0x2010, 0x2016), 0x2212, 0xFE63, 0xFF0D), "-")
     | dict.fromkeys((0x2018, 0x2019, 0x02BC, 0xFF07), "'")
+    | {0x00D7: "x"}
     | dict.fromkeys((0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF), None)
 )
 # 10⁶ is not 106, but m² is m2.

@@ -200,6 +200,12 @@ def test_names_are_held_however_they_are_punctuated(
         ),
         ("It cost 1,250,001 euros", "1250000", False),
         ("It holds 10⁶ grains", "106", False),
+        ("Bolt M8×40", "M8x40", True),
+        ("Bolt M8x40", "M8×40", True),
+        ("Bolt M8×45", "M8x40", False),
+        ("A table of 120 × 80 cm", "120x80", True),
+        ("A table of 120 × 80 cm", "120×80", True),
+        ("A table of 120 × 85 cm", "120x80", False),
     ],
 )
 def test_codes_are_held_however_they_are_separated(text: str, code: str, is_held: bool) -> None:
