@@ -21,7 +21,12 @@ from engines.parse.odt import rewrite_odt
 from engines.parse.ooxml import Package, rewrite
 from engines.parse.pptx import rewrite_pptx
 from engines.parse.refusals import make_corrupt_error, spend
-from engines.parse.scripts import format_note_mark, format_subscript, format_superscript
+from engines.parse.scripts import (
+    format_note_mark,
+    format_struck,
+    format_subscript,
+    format_superscript,
+)
 from engines.parse.xml_parts import refuse_damaged_parts
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table
 from schemas.values import Box, Notice
@@ -31,7 +36,11 @@ CAPTION = re.compile(
     re.I,
 )
 _SCRIPT = re.compile(
-    r"<(?P<tag>su[pb])\b[^<>]*+>(?P<inner>[^<>]*+(?:<xref\b[^<>]*+>[^<>]*+</xref>)?+[^<>]*+)</(?P=tag)>"
+    r"<(?P<tag>su[pb]|strike)\b[^<>]*+>(?P<inner>[^<>]*+(?:<xref\b[^<>]*+>[^<>]*+</xref>)?+[^<>]*+)</(?P=tag)>"
+)
+# docling drops the terms of definitions.
+_DEFINITION = re.compile(
+    r"<term\b[^<>]*+>([^<>]*+)</term>\s*+(<def\b[^<>]*+>\s*+<p\b[^<>]*+>)", re.I
 )
 _TAG = re.compile(r"<[^<>]*+>")
 _LIST_GROUPS = frozenset({"list", "ordered_list"})
@@ -73,17 +82,20 @@ read_odt = partial(_read, InputFormat.ODT, ".odt", rewriter=rewrite_odt)
 
 def read_jats(data: bytes) -> ParsedPart:
     with suppress(UnicodeDecodeError):
-        data = _SCRIPT.sub(_format_script, data.decode()).encode()
+        text = _DEFINITION.sub(r"\2\1: ", data.decode())
+        data = _SCRIPT.sub(_format_script, text).encode()
     return _read(InputFormat.XML_JATS, ".nxml", data)
 
 
+_SCRIPT_FORMATS = {"sup": format_superscript, "sub": format_subscript, "strike": format_struck}
+
+
 def _format_script(match: re.Match[str]) -> str:
-    """Write raised or lowered text as plain text, which docling would join to what precedes it."""
+    """Write raised, lowered or struck text as plain text, which docling would join to the rest."""
     words = html.unescape(_TAG.sub("", match["inner"]))
     if "<xref" in match["inner"]:
         return html.escape(format_note_mark(words))
-    is_raised = match["tag"] == "sup"
-    return html.escape((format_superscript if is_raised else format_subscript)(words))
+    return html.escape(_SCRIPT_FORMATS[match["tag"]](words))
 
 
 @dataclass

@@ -50,15 +50,17 @@ def list_rows(part: ParsedPart) -> list[str]:
 def test_raised_text_of_jats_joins_no_number() -> None:
     body = (
         "The output was 3 × 10<sup>6</sup> litres of H<sub>2</sub>O at 4.2<sup><xref rid='b1'>1"
-        "</xref></sup> euros, x<sup>&lt;2</sup>."
+        "</xref></sup> euros, x<sup>&lt;2</sup>, <strike>40</strike> 44."
     )
+    terms = "<def-item><term>Dues</term><def><p>5 euros</p></def></def-item>"
     text = join_text(
         read_jats(
             "<!DOCTYPE article PUBLIC '-//NLM//DTD JATS (Z39.96) 1.2//EN' 'JATS.dtd'><article>"
             "<front><article-meta><title-group><article-title>Output</article-title>"
-            f"</title-group></article-meta></front><body><p>{body}</p></body></article>".encode()
+            f"</title-group></article-meta></front><body><p>{body}</p><def-list>{terms}</def-list></body></article>".encode()
         )
     )
+    assert "~~40~~ 44" in text and "Dues: 5 euros" in text
     assert "10⁶ litres of H₂O" in text and "4.2[^1] euros" in text and "x^(<2)" in text
 
 
