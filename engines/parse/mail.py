@@ -43,6 +43,15 @@ _TAGS = re.compile(rb"<(?:style|script)\b[^<]*<|<[^<>]*>", re.I)
 _SIGNATURE = "-- "
 
 
+class _MailPolicy(policy.Compat32):
+    """Decodes the bytes of fields that declare no encoding."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        is_ascii = value.isascii()
+        data = value.encode(errors="surrogateescape")
+        return value if is_ascii else text.decode_text(data).text
+
+
 def read(data: bytes) -> ParsedPart:
     """Read an e-mail; attached files and messages are sections after its text."""
     head = data[: _MAX_HEADER_BYTES + 1]
@@ -54,7 +63,7 @@ def read(data: bytes) -> ParsedPart:
             f"The header of the e-mail is longer than {_MAX_HEADER_BYTES // 1024} KiB."
         )
     # Header fields are parsed on access, so that a long one can be cut before.
-    message = message_from_bytes(data, policy=policy.compat32)
+    message = message_from_bytes(data, policy=_MailPolicy())
     return _read_message(message)
 
 
@@ -95,9 +104,6 @@ def _parse_field(name: str, value: str) -> object:
     unfolded = re.sub(r"[\r\n]+[ \t]*", " ", value)
     if "=?" not in unfolded and unfolded.isascii():
         return unfolded
-    if not unfolded.isascii():
-        # Raw bytes of a mail that declares no encoding.
-        unfolded = text.decode_text(unfolded.encode("ascii", "surrogateescape")).text
     try:
         return policy.default.header_factory("subject", unfolded)
     except (ValueError, LookupError, TypeError, AttributeError):
@@ -281,7 +287,7 @@ def _read_attachment(part: Message[str, str]) -> ParsedPart:
         if inner_message is None:
             return make_unread_part("message", kind, 0, "it is empty")
         subject = _get_header(cast(Any, inner_message), "Subject") or "message"
-        data = cast(Any, inner_message).as_bytes(policy=policy.compat32)
+        data = cast(Any, inner_message).as_bytes(policy=_MailPolicy())
         return read_embedded(f"{subject}.eml", data, kind, label="Forwarded message")
     name = _decode_name(part) or "unnamed"
     if kind == "message/external-body":

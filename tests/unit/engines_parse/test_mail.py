@@ -58,6 +58,17 @@ def test_header_is_title_date_and_lines() -> None:
     ]
 
 
+@pytest.mark.parametrize("charset", ["utf-8", "windows-1252"])
+def test_header_of_bytes_without_declared_encoding_is_decoded(charset: str) -> None:
+    source = (
+        "From: Sá <s@example.org>\nSubject: Preço da grua\nContent-Type: multipart/mixed;"
+        ' boundary=b\n\n--b\nContent-Disposition: attachment; filename="preço.txt"\n\nIt costs 9.'
+        "\n--b--"
+    )
+    text = read_text(source.encode(charset))
+    assert "Preço da grua" in text and "From: Sá <" in text and "Attachment: preço.txt" in text
+
+
 @pytest.mark.parametrize(
     ("fields", "body", "expected"),
     [
