@@ -11,14 +11,19 @@ _CODE = (
     "scala groovy go rs rb php pl pm lua swift dart cs fs vb r jl sh bash zsh ps1 bat cmd o a so "
     "dll dylib exe class jar wasm map"
 )
-_TEMPORARY = "lock swp swo bak crdownload part partial download opdownload tmp temp"
+_TEMPORARY = (
+    "lock swp swo bak crdownload part partial filepart aria2 !ut !qb download opdownload tmp temp"
+)
 _SHORTCUTS = "lnk url webloc"
 SKIPPED_EXTENSIONS = frozenset(f"{_CODE} {_TEMPORARY} {_SHORTCUTS}".split())
 SKIPPED_NAMES = frozenset(
     ("thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "package-lock.json")
 )
 SKIPPED_FOLDERS = frozenset(
-    ("node_modules", "__pycache__", "__macosx", "$recycle.bin", "system volume information")
+    (
+        *("node_modules", "__pycache__", "__macosx", "$recycle.bin", "#recycle", "@eadir"),
+        *("lost+found", "system volume information"),
+    )
 )
 _EDITOR_COPY = re.compile(r"~\$.*|.*~|#.*#", re.DOTALL)
 """Locks of Microsoft Office, copies of editors. Those of LibreOffice (`.~lock`) are hidden."""
