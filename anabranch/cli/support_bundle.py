@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import zipfile
 from collections import deque
 from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
@@ -31,6 +32,12 @@ MAX_LOG_LINES = 1000
 MIN_SECRET = 4
 """Shorter values, such as an empty password, are parts of ordinary words."""
 MASK = "**********"
+# Credentials of other programs that a log may quote: assignments, header fields, JSON.
+_ASSIGNED = re.compile(
+    r"((?<![a-z])(?:pass(?:word|wd)?|(?:access_|api[-_]?|secret_)key|secret|token|authorization)"
+    r"[\"\\]{0,2}\s?[=:]\s?(?:bearer |basic )?)(?!\*)(?:\\\\?\"[^\"\n]*|'[^'\n]*|[^\s\"',;&]+)",
+    re.IGNORECASE,
+)
 
 
 async def write_bundle(file: Path, common: RemoteOptions, findings: Sequence[Finding]) -> list[str]:
@@ -78,7 +85,8 @@ async def write_bundle(file: Path, common: RemoteOptions, findings: Sequence[Fin
 
 def format_part(body: Any, secrets: Collection[str]) -> str:
     """Format a file of the archive. Masks secrets and credentials in URLs, wherever they stand."""
-    text = body if isinstance(body, str) else json.dumps(body, indent=1, default=str)
+    is_log = isinstance(body, str)
+    text = _ASSIGNED.sub(rf"\1{MASK}", body) if is_log else json.dumps(body, indent=1, default=str)
     # A longer secret may contain a shorter one.
     for secret in sorted(secrets, key=len, reverse=True):
         # In JSON, quotes and other letters of a secret are escaped.

@@ -67,6 +67,14 @@ async def test_bundle_contains_no_secret_of_any_setting(
     assert "embed.base_url" in planted
     lines = collect_log(settings)
     assert len(lines) > 8
+    lines += [
+        f"curl -H 'Authorization: Bearer {PLANTED}.jwt'",
+        f"host=db password={PLANTED}-libpq port=5432",
+        f"AWS_SECRET_ACCESS_KEY={PLANTED}-aws",
+        json.dumps({"event": "failed", "headers": json.dumps({"api-key": f"{PLANTED} json"})}),
+        f"db_passwd: '{PLANTED} and spaces'",
+        "n_tokens=5 tokens: 6 ended",
+    ]
     (tmp_path / LOG_FILE).write_text("\n".join(["started", *lines]))
     monkeypatch.setattr(RemoteOptions, "load_settings", lambda self: settings)
     monkeypatch.setenv("ANABRANCH_TOKEN", f"{PLANTED}-token")
@@ -80,6 +88,8 @@ async def test_bundle_contains_no_secret_of_any_setting(
     rows = {row["key"]: row["value"] for row in json.loads(texts["settings.json"])}
     assert rows["embed.base_url"] == "https://host/v1?api_key=REDACTED"
     assert texts["commands.log"].startswith("started\nconnect failed: ***")
+    assert "port=5432" in texts["commands.log"]
+    assert texts["commands.log"].endswith("n_tokens=5 tokens: 6 ended")
     assert file.stat().st_mode & 0o077 == 0
 
 
