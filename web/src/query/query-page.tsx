@@ -8,7 +8,14 @@ import { Page } from '@/shared/ui/page';
 import { EmptyState, ErrorState } from '@/shared/ui/states';
 import classes from './answer.module.css';
 import { AskForm, type AskSettings, buildRequest } from './ask-form';
-import { type QueryRequest, requestOf, showStarted, useRun } from './run-data';
+import {
+  listHistory,
+  type QueryRequest,
+  type Run,
+  requestOf,
+  showStarted,
+  useRun,
+} from './run-data';
 import { Turn } from './turn';
 import { queryWords } from './words';
 
@@ -35,6 +42,10 @@ export function QueryPage() {
       void setSearch({ thread: [run_id, ...thread].join(',') });
     },
   });
+  const askNext = (question: string) => {
+    const history = listHistory(thread.map((id) => client.getQueryData<Run>(['runs', id])));
+    ask.mutate({ ...buildRequest(question, settings), ...(history.length > 0 && { history }) });
+  };
   return (
     <Page
       title={screens.query}
@@ -51,14 +62,14 @@ export function QueryPage() {
         current={current}
         settings={settings}
         onSettings={(change) => setSearch(change, true)}
-        onAsk={(question) => ask.mutate(buildRequest(question, settings))}
+        onAsk={askNext}
         isPending={ask.isPending}
       />
       {ask.isError && <ErrorState error={ask.error} />}
       {current ? (
         <Turn key={current} runId={current} onAsk={ask.mutate} />
       ) : (
-        <Welcome onAsk={(question) => ask.mutate(buildRequest(question, settings))} />
+        <Welcome onAsk={askNext} />
       )}
       {earlier.length > 0 && (
         <Stack gap={8} component="section" aria-label={words.earlier}>

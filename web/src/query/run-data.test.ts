@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { mergeOverrides, parseAssumption } from './run-data';
+import { listHistory, mergeOverrides, parseAssumption, type Run } from './run-data';
 
 test('an assumption names the change of the request that goes without it', () => {
   expect(
@@ -23,6 +23,25 @@ test.each([
   'A name. Set the table for {"a": 1} guests.',
 ])('an assumption without a change that can be read stays whole: %s', (text) => {
   expect(parseAssumption(text)).toEqual({ text, without: null });
+});
+
+test('the history has the last questions and answers, the oldest first', () => {
+  const makeRun = (query: string, response: object | null) =>
+    ({ run_id: query, kind: 'query', request: { query }, response }) as unknown as Run;
+  const runs = [
+    makeRun('running', null),
+    makeRun('refused', { answer: null, message: 'Nothing.' }),
+    undefined,
+    makeRun('answered', { answer: 'Yes. [1]', message: null }),
+  ];
+  expect(listHistory(runs)).toEqual([
+    { role: 'user', text: 'answered' },
+    { role: 'assistant', text: 'Yes. [1]' },
+    { role: 'user', text: 'refused' },
+    { role: 'assistant', text: 'Nothing.' },
+    { role: 'user', text: 'running' },
+  ]);
+  expect(listHistory(Array.from({ length: 9 }, (_, i) => makeRun(`q${i}`, null)))).toHaveLength(5);
 });
 
 test('overrides are merged by section', () => {

@@ -109,6 +109,25 @@ export function showStarted(client: QueryClient, runId: string, request: QueryRe
   void client.invalidateQueries({ queryKey: ['runs', 'list'] });
 }
 
+const MAX_TURNS = 5;
+/** The most that the API takes of a message. */
+const MAX_MESSAGE = 8000;
+
+/** The conversation before the next question, the oldest turn first. `runs` are newest first. */
+export function listHistory(runs: (Run | undefined)[]): QueryRequest['history'] {
+  return runs
+    .slice(0, MAX_TURNS)
+    .reverse()
+    .flatMap((run) => {
+      const { request, answer } = run ? readRun(run) : { request: null, answer: null };
+      const text = answer?.answer ?? answer?.message;
+      return [
+        ...(request ? [{ role: 'user' as const, text: request.query.slice(0, MAX_MESSAGE) }] : []),
+        ...(text ? [{ role: 'assistant' as const, text: text.slice(0, MAX_MESSAGE) }] : []),
+      ];
+    });
+}
+
 export function toHit(citation: Citation): Hit {
   return {
     documentId: citation.document_id,

@@ -42,6 +42,11 @@ export function Turn({
         )}
         {request && answer && <CopyAs request={request} />}
       </Group>
+      {answer?.trace.plan?.question && (
+        <Text size="sm" c="dimmed" className="foreign">
+          {words.searchedFor(answer.trace.plan.question)}
+        </Text>
+      )}
       {!answer && <Running runId={runId} progress={progress} />}
       {answer && (
         <AnswerView

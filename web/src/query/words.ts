@@ -20,7 +20,9 @@ export const queryWords = defineWords(
     recent: 'Asked recently',
     earlier: 'Earlier in this thread',
     newThread: 'New thread',
-    threadHint: 'Each question is answered on its own, from the documents.',
+    threadHint:
+      'A question may refer to these: what it leaves open is filled in before the search.',
+    searchedFor: (question: string) => `Searched for: ${question}`,
     running: 'Answering',
     asked: (time: string) => `asked ${time}`,
     draft: 'Draft, not verified yet',
@@ -149,7 +151,9 @@ export const queryWords = defineWords(
     recent: 'Perguntas recentes',
     earlier: 'Antes, nesta conversa',
     newThread: 'Nova conversa',
-    threadHint: 'Cada pergunta é respondida por si, a partir dos documentos.',
+    threadHint:
+      'Uma pergunta pode se referir a estas: o que ela deixa em aberto é completado antes da busca.',
+    searchedFor: (question: string) => `Buscado: ${question}`,
     running: 'Respondendo',
     asked: (time) => `perguntado ${time}`,
     draft: 'Rascunho, ainda não verificado',
