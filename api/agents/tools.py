@@ -5,6 +5,7 @@ role, tenant, readers and limits.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from api.responses import JsonObject, Page, ResponseModel
 from api.routes.collections import DocumentCollection
 from api.routes.runs import RunArtifacts
+from schemas.errors import NotFound
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
 
@@ -32,6 +34,7 @@ class ToolFailure(Exception):
 
     def __init__(self, detail: str, code: str, remedy: str = "") -> None:
         super().__init__(f"{detail} {remedy}".rstrip() + f" [{code}]")
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +185,20 @@ class ExplainArguments(BaseModel):
 
 async def explain(api: ApiCaller, arguments: ExplainArguments) -> dict[str, Any]:
     path = f"/v1/runs/{arguments.run_id}/artifacts"
-    artifacts = await api.get(path)
-    # The answer arrives through the log, about as fast as an agent asks for it.
-    for _ in range(round(RECORDING_WAIT_S / RECORDING_POLL_S)):
-        if artifacts["trace"] is not None or artifacts["state"] not in (None, "running"):
-            break
+    # The run and its answer arrive through the log, about as fast as an agent asks for them.
+    for is_last in itertools.chain(
+        itertools.repeat(False, round(RECORDING_WAIT_S / RECORDING_POLL_S)), [True]
+    ):
+        try:
+            artifacts = await api.get(path)
+        except ToolFailure as failure:
+            if is_last or failure.code != NotFound.code:
+                raise
+        else:
+            is_running = artifacts["state"] in (None, "running")
+            if is_last or artifacts["trace"] is not None or not is_running:
+                break
         await asyncio.sleep(RECORDING_POLL_S)
-        artifacts = await api.get(path)
     if artifacts["trace"] is None:
         raise ToolFailure(
             f"Run {arguments.run_id} has no recorded answer; its state is {artifacts['state']}.",

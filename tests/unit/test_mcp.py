@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from mcp import MCPError
 
+from api.agents.tools import ApiCaller, ExplainArguments, explain
 from api.app import create_app
 from api.middleware import MAX_JSON_BYTES
 from schemas.errors import TransientError, Unauthenticated
@@ -168,3 +169,19 @@ async def test_disconnect_cancels_the_call() -> None:
         await asyncio.wait_for(started.wait(), 30)
         disconnect()
         await asyncio.wait_for(cancelled.wait(), 30)
+
+
+async def test_explain_waits_until_the_run_is_recorded() -> None:
+    unknown = {"detail": "Unknown run.", "code": "NOT_FOUND", "remedy": ""}
+    running = {"trace": None, "state": "running", "candidates": None, "numbers": None}
+    recorded = running | {"trace": {"models": {}}, "state": "completed"}
+    replies = iter([(404, unknown), (200, running), (200, recorded)])
+
+    def reply(request: httpx2.Request) -> httpx2.Response:
+        status, body = next(replies)
+        return httpx2.Response(status, json=body)
+
+    transport = httpx2.MockTransport(reply)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://server") as http:
+        explained = await explain(ApiCaller(http), ExplainArguments(run_id=JOB_ID))
+    assert explained["state"] == "completed"
