@@ -5,7 +5,6 @@ role, tenant, readers and limits.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -186,9 +185,9 @@ class ExplainArguments(BaseModel):
 async def explain(api: ApiCaller, arguments: ExplainArguments) -> dict[str, Any]:
     path = f"/v1/runs/{arguments.run_id}/artifacts"
     # The run and its answer arrive through the log, about as fast as an agent asks for them.
-    for is_last in itertools.chain(
-        itertools.repeat(False, round(RECORDING_WAIT_S / RECORDING_POLL_S)), [True]
-    ):
+    polls = round(RECORDING_WAIT_S / RECORDING_POLL_S)
+    for poll in range(polls + 1):
+        is_last = poll == polls
         try:
             artifacts = await api.get(path)
         except ToolFailure as failure:

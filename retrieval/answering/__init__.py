@@ -1,1 +1,1 @@
-"""What weighs the evidence, answers and judges."""
+"""Weigh the evidence, answer and judge."""

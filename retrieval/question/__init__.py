@@ -1,1 +1,1 @@
-"""What reads the question: pure functions without a port."""
+"""Read the question, by pure functions without a port."""

@@ -1,1 +1,1 @@
-"""What finds and ranks passages."""
+"""Find and rank passages."""

@@ -1,1 +1,1 @@
-"""What records, reruns, compares and traces answered questions."""
+"""Record, rerun, compare and trace answered questions."""

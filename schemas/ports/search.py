@@ -150,7 +150,7 @@ class ParentView:
     tokens: int
     ordinal: int
     warning_codes: Sequence[str] = ()
-    """Of the transcription of the document."""
+    """Codes of the warnings about the transcription of its document."""
 
 
 @dataclass(frozen=True, slots=True)

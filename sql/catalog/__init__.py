@@ -1,1 +1,1 @@
-"""What people name and list: documents, collections, sources, facts, profiles, runs, exams."""
+"""Tables that users list: documents, collections, sources, facts, profiles, runs and exams."""

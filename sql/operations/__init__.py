@@ -1,1 +1,1 @@
-"""What operators do: migrate, monitor, replay, erase, check."""
+"""Migrations, monitoring, replays, erasure, keys and integrity checks."""

@@ -45,7 +45,7 @@ EVENTS_PER_PARTITION = 50
 EVENT_BYTES = 400_000
 QUEUE_BYTES = 2_000_000
 MAX_GROWTH_BYTES = 90_000_000
-"""Of this process: 49 MB with such queues, 157 MB with queues without bounds."""
+"""Growth of the memory of this process: 49 MB with such queues, 157 MB with unbounded ones."""
 
 
 class BlockingEmbedder(NullEmbedder):

@@ -37,7 +37,7 @@ from tests.support.simulated_pipeline import LineParser
 TIMEOUT_S = 90.0
 MAINTENANCE_S = 20.0
 POOL_SIZE = 4
-"""Each connection plans its statements anew: with ten, a rebuild takes 40 % more CPU."""
+"""Each connection plans its statements itself: with ten, a rebuild takes 40 % more CPU."""
 EVENT_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -118,7 +118,7 @@ class LineageTracer:
     async def read_text(self, caller: Principal, document_id: UUID, revision: int) -> str:
         """Return the Markdown of a revision from its event in the log, as the tables store it.
 
-        Raises NotFound with the reason if the log does not hold it any more.
+        Raises NotFound with the reason if the log no longer holds it.
         """
         reason = "its position in the log is not recorded"
         position = await self.tables.fetch_text_position(caller, document_id, revision)
