@@ -179,13 +179,13 @@ class UnresetConnection(asyncpg.Connection):
         return types, statement
 
     async def _introspect_type(self, name: str, schema: str) -> asyncpg.Record:
-        known = self._built_in_types
-        if name not in known:
+        known, key = self._built_in_types, f"{schema}.{name}"
+        if key not in known:
             row: asyncpg.Record = await super()._introspect_type(name, schema)  # type: ignore[misc]
             if row["oid"] >= FIRST_UNFIXED_OID:
                 return row
-            known[name] = row
-        return known[name]
+            known[key] = row
+        return known[key]
 
 
 async def close_pool(pool: Pool, *, timeout_s: float = 1.0) -> None:
