@@ -8,6 +8,7 @@ SYNCED := $(VENV)/.synced
 INSTALLED := $(VENV)/.installed
 TOOLS := $(VENV)/.tools
 PACKAGES := schemas sql streams engines processors retrieval evaluation services api anabranch
+PROTOC = $(BIN)/python -m grpc_tools.protoc -I . api/grpc/anabranch.proto
 COMPILE := $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
 export UV_PYTHON_DOWNLOADS := never
@@ -27,7 +28,11 @@ test test-long check: export PYTHONDONTWRITEBYTECODE :=
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ui ## Build the environment in .venv, without test tools, and the web UI
+install: $(INSTALLED) ui ## Build .venv, without test tools, and the web UI; EXTRAS="grpc models" adds extras
+# The constraints have the hashes, which uv verifies.
+ifdef EXTRAS
+	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --constraint requirements-dev.lock $(EXTRAS:%=--extra %) -r pyproject.toml
+endif
 
 # Without network to npm it warns, and the server shows a plain page.
 ui: $(UV)
@@ -79,16 +84,20 @@ generated: $(TOOLS)
 	$(BIN)/anabranch contract asyncapi --check
 	$(BIN)/anabranch contract schemas --check
 	$(BIN)/python -m docs.generate --check
+	@mkdir -p build/grpc
+	$(PROTOC) --python_out=build/grpc --pyi_out=build/grpc --grpc_python_out=build/grpc
+	for made in build/grpc/api/grpc/*_pb2*; do cmp $$made api/grpc/$$(basename $$made) || { echo "run \`make contracts\`"; exit 1; }; done
 
 format: $(TOOLS) ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-contracts: $(TOOLS) ## Generate OpenAPI, AsyncAPI, JSON Schemas and the tables in the docs
+contracts: $(TOOLS) ## Generate OpenAPI, AsyncAPI, JSON Schemas, code for gRPC and the tables in the docs
 	$(BIN)/anabranch contract openapi
 	$(BIN)/anabranch contract asyncapi
 	$(BIN)/anabranch contract schemas
 	$(BIN)/python -m docs.generate
+	$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=.
 
 pictures: $(TOOLS) web ## Draw the pictures of the web UI in docs/assets again (needs Chromium)
 	$(BIN)/python -m docs.pictures
@@ -113,11 +122,11 @@ lock: $(UV) ## Pin the dependencies of pyproject.toml again
 	build/uv/bin/python -c 'import hatch_build; print(hatch_build.NODE_PACKAGE)' | $(COMPILE) - -o .ci/node.lock
 	echo check-jsonschema | $(COMPILE) - -o .ci/check-jsonschema.lock
 
-clients: build/typescript-client/.synced ## Install the generator of the TypeScript client that the tests use (needs Node)
+clients: build/typescript-client/.synced ## Install what builds the TypeScript client (needs Node)
 
-build/typescript-client/.synced: .ci/typescript-client/package-lock.json
+build/typescript-client/.synced: clients/typescript/package-lock.json
 	mkdir -p build/typescript-client
-	cp .ci/typescript-client/* build/typescript-client/
+	cp clients/typescript/package*.json build/typescript-client/
 	cd build/typescript-client && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 

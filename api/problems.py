@@ -29,8 +29,9 @@ from schemas.errors import (
     TransientError,
     Unauthenticated,
     UnreadableDocument,
+    format_invalid_fields,
+    join_sentences,
 )
-from schemas.validation_errors import format_invalid_fields
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
@@ -114,6 +115,7 @@ BOUND_DESCRIPTIONS = {
     "literal_error": "one of {expected}",
     "enum": "one of {expected}",
     "string_pattern_mismatch": "a text of the form {pattern}",
+    "uuid_parsing": "a whole id of 32 hexadecimal digits, as lists return it",
 }
 PATTERN_DESCRIPTIONS = {
     sources.NAME_PATTERN: "a letter a to z, then at most 39 of a to z, 0 to 9, _ and -",
@@ -185,7 +187,7 @@ def format_openai_error(problem: Problem) -> dict[str, Any]:
     kind = OPENAI_ERROR_TYPES.get(
         problem.status, "server_error" if problem.status >= 500 else "invalid_request_error"
     )
-    message = f"{problem.detail} {problem.remedy}".rstrip()
+    message = join_sentences(problem.detail, problem.remedy)
     return {"error": {"message": message, "type": kind, "param": None, "code": problem.code}}
 
 
@@ -238,10 +240,8 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
 
 def invalid_json(text: str, error_index: int, reason: str) -> InvalidRequest:
     """Build the error. `error_index` is the offset in `text` where parsing failed."""
-    line, column = (
-        text.count("\n", 0, error_index) + 1,
-        error_index - text.rfind("\n", 0, error_index),
-    )
+    line = text.count("\n", 0, error_index) + 1
+    column = error_index - text.rfind("\n", 0, error_index)
     return InvalidRequest(
         f"The body is not valid JSON: {reason} at line {line}, column {column}.",
         remedy="Send well-formed JSON in UTF-8.",

@@ -1,20 +1,33 @@
-"""Browser sessions: a one-time link is exchanged for a cookie in place of the operator's token."""
+"""Protect the API from web pages, and give browsers sessions and links.
+
+A browser can reach a loopback address on behalf of any page it shows. A page of another site can
+send plain forms (CSRF) and, after DNS rebinding, read responses. The server therefore accepts only
+its own host names, and rejects unsafe methods from other origins.
+
+A one-time link is exchanged for a cookie in place of the operator's token. Expiring links to files,
+for blob stores that cannot sign their own, carry an HMAC-SHA256 (RFC 2104) over target and expiry.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
+import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+from uuid import UUID
 
-from itsdangerous import BadSignature, TimestampSigner
+from itsdangerous import BadSignature, Signer, TimestampSigner
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.browser_guard import SAFE_METHODS
-from api.problems import build_problem
-from schemas.errors import Unauthenticated
+from api.problems import SECURITY_HEADERS, build_problem
+from schemas.errors import InvalidRequest, Unauthenticated
 
 REQUEST_HEADER = b"x-anabranch-request"
 LINK_LIFETIME_S = 600
@@ -146,3 +159,169 @@ def get_cookie_name(scope: Scope) -> str:
     """Include the port: browsers share cookies between the servers of one machine."""
     server = scope.get("server")
     return f"anabranch_session_{server[1] if server else 0}"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTarget:
+    """The file of one revision. A later revision needs a new link."""
+
+    tenant: str
+    document_id: UUID
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSigner:
+    """All replicas with the same secret accept each other's links."""
+
+    secret: bytes
+
+    @property
+    def _signer(self) -> Signer:
+        return Signer(self.secret, salt="link", key_derivation="hmac", digest_method=hashlib.sha256)
+
+    def sign(self, target: LinkTarget, expires_at_s: int) -> str:
+        """Return the signature. `expires_at_s` is a Unix time."""
+        return self._signer.get_signature(_format_claims(target, expires_at_s)).decode()
+
+    def verify(self, target: LinkTarget, expires_at_s: int, signature: str, now: datetime) -> None:
+        """Raises InvalidRequest with code LINK_EXPIRED or LINK_FORGED."""
+        remedy = "Get a new link from GET /v1/documents/{id}/file?signed=true."
+        # The signature first: the expiry of a forged link means nothing.
+        if not self._signer.verify_signature(_format_claims(target, expires_at_s), signature):
+            raise InvalidRequest("Invalid link signature.", code="LINK_FORGED", remedy=remedy)
+        if expires_at_s < now.timestamp():
+            raise InvalidRequest(
+                f"The link expired at {datetime.fromtimestamp(expires_at_s, UTC).isoformat()}.",
+                code="LINK_EXPIRED",
+                remedy=remedy,
+            )
+
+
+def _format_claims(target: LinkTarget, expires_at_s: int) -> bytes:
+    return json.dumps(
+        [target.tenant, str(target.document_id), target.revision, expires_at_s]
+    ).encode()
+
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class SecurityHeadersMiddleware:
+    """Add the security headers to every response, unless a route sets its own value."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", []))
+                present_names = {name.lower() for name, _ in headers}
+                missing = [
+                    pair
+                    for pair in SECURITY_HEADERS.items()
+                    if pair[0].lower().encode() not in present_names
+                ]
+                message["headers"] = [
+                    *headers,
+                    *((name.lower().encode(), value.encode()) for name, value in missing),
+                ]
+            await send(message)
+
+        await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+class BrowserGuardMiddleware:
+    """Reject an unknown `Host` (421), and unsafe methods from another origin (403).
+
+    `hosts` adds names to those of the loopback address and the address that the connection was made
+    to.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
+        self.app, self.hosts = app, frozenset(_parse_host(host)[0] for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._check_request(Request(scope)) if scope["type"] == "http" else None
+        await (refusal or self.app)(scope, receive, send)
+
+    def _check_request(self, request: Request) -> JSONResponse | None:
+        host = request.headers.getlist("host")
+        # Several Host headers may be read differently by a proxy and by this server.
+        if len(host) != 1 or not self._is_own_host(host[0], request.scope.get("server")):
+            host_list = ", ".join(host) or "none"
+            remedy = (
+                "Use the address that the server listens on, or add the host to "
+                "ANABRANCH_API__HOSTS."
+            )
+            return build_problem(
+                request, 421, "UNKNOWN_HOST", f"Unknown host {host_list!r}.", remedy
+            )
+        if request.method in SAFE_METHODS:
+            return None
+        for origin in request.headers.getlist("origin"):
+            if not _is_same_origin(origin, host[0]):
+                return _build_foreign_origin_problem(
+                    request, f"Origin {origin!r} does not match host {host[0]!r}."
+                )
+        site = request.headers.get("sec-fetch-site")
+        # Also without an Origin header.
+        if site in ("cross-site", "same-site"):
+            return _build_foreign_origin_problem(
+                request, f"The request was sent by a page of another site (Sec-Fetch-Site: {site})."
+            )
+        return None
+
+    def _is_own_host(self, host: str, server: tuple[str, int | None] | None) -> bool:
+        name, _ = _parse_host(host)
+        if name in self.hosts or name == "localhost":
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        # The scope id of a link-local IPv6 address is not part of Host.
+        return address.is_loopback or (server is not None and name == server[0].partition("%")[0])
+
+
+def _build_foreign_origin_problem(request: Request, detail: str) -> JSONResponse:
+    return build_problem(
+        request,
+        403,
+        "FOREIGN_ORIGIN",
+        detail,
+        "Send the request from a page of this server, or from a program that is not a browser.",
+    )
+
+
+def _is_same_origin(origin: str, host: str) -> bool:
+    """Compare host and port, but no schemes: a proxy may terminate TLS.
+
+    The origin `null` of sandboxed pages and files matches nothing.
+    """
+    parts = urlsplit(origin)
+    default_port = DEFAULT_PORTS.get(parts.scheme)
+    if default_port is None:
+        return False
+    origin_parts, host_parts = _parse_host(parts.netloc), _parse_host(host)
+    return bool(origin_parts[0]) and (origin_parts[0], origin_parts[1] or default_port) == (
+        host_parts[0],
+        host_parts[1] or default_port,
+    )
+
+
+def _parse_host(host: str) -> tuple[str, int | None]:
+    """Return the name in lower case, without brackets and trailing dot, and the port.
+
+    The name is empty when malformed.
+    """
+    name, colon, port = (
+        host.rpartition(":")
+        if not host.endswith("]") and (host.count(":") == 1 or host.startswith("["))
+        else (host, "", "")
+    )
+    if (colon and not (port.isascii() and port.isdigit() and len(port) <= 5)) or "@" in host:
+        return "", None
+    return name.strip("[]").rstrip(".").lower(), int(port) if port else None

@@ -1,15 +1,22 @@
-"""Stream answers and messages as server-sent events (WHATWG HTML, section 9.2)."""
+"""Stream answers and messages as server-sent events (WHATWG HTML, section 9.2).
+
+Work whose client no longer waits for it is ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import httpx2
 from fastapi import Request
 from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 from api.problems import build_error_problem
 from schemas.questions import AnswerDelta, OnProgress, Progress, QueryResponse
@@ -30,6 +37,16 @@ it when `draft` increases. Quoted answers send none |
 Comments keep the connection open. Closing it cancels the query."""
 
 WORKING = format_sse_event(comment="working")
+
+
+def format_event(json_text: str, **fields: Any) -> bytes:
+    """Format an event with one line of JSON."""
+    # httpx2 splits lines here too. JSON has these characters only in strings.
+    for separator in "\x85\u2028\u2029":
+        json_text = json_text.replace(separator, f"\\u{ord(separator):04x}")
+    return format_sse_event(data_str=json_text, **fields)
+
+
 RunQuery = Callable[[OnProgress], Awaitable[QueryResponse]]
 MessageT = TypeVar("MessageT")
 
@@ -68,7 +85,7 @@ def stream_events(events: AsyncIterator[bytes]) -> StreamingResponse:
 
 
 async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterator[bytes]:
-    yield format_sse_event(event="started", data_str="{}")
+    yield format_event("{}", event="started")
     async with aclosing(follow_query(run_query)) as steps:
         async for progress in steps:
             match progress:
@@ -77,10 +94,8 @@ async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterat
                 case asyncio.Future():
                     yield _format_final_event(request, progress)
                 case _:
-                    yield format_sse_event(
-                        event="delta" if isinstance(progress, AnswerDelta) else "step",
-                        data_str=progress.model_dump_json(),
-                    )
+                    name = "delta" if isinstance(progress, AnswerDelta) else "step"
+                    yield format_event(progress.model_dump_json(), event=name)
 
 
 async def follow_query(
@@ -113,10 +128,48 @@ async def follow_query(
 
 
 def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -> bytes:
-    """Format the answer, or any error as a problem: the status line has been sent already."""
     try:
-        return format_sse_event(event="answer", data_str=task.result().model_dump_json())
-    # The response has begun, so the exception handlers can no longer answer.
+        return format_event(task.result().model_dump_json(), event="answer")
     except Exception as error:
-        problem = bytes(build_error_problem(request, error).body).decode()
-        return format_sse_event(event="error", data_str=problem)
+        return format_problem(request, error, event="error")
+
+
+def format_problem(request: Request, error: Exception, **fields: Any) -> bytes:
+    """Format any error: the response has begun, so the exception handlers can no longer answer."""
+    return format_event(bytes(build_error_problem(request, error).body).decode(), **fields)
+
+
+async def iterate_events(response: httpx2.Response) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    """Yield name and data of each event that this application sent."""
+    name = ""
+    async for line in response.aiter_lines():
+        field, _, value = line.partition(": ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            yield name, json.loads(value)
+
+
+ResultT = TypeVar("ResultT")
+
+
+async def run_while_connected(receive: Receive, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Run the coroutine. Cancels it and raises ClientDisconnect when the client disconnects.
+
+    The body of the request must have been read.
+    """
+
+    async def wait_for_disconnect() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    working, watching = asyncio.create_task(work), asyncio.create_task(wait_for_disconnect())
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        working.cancel()
+        watching.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.harness import Timer
-from sql.pool import Pool
+from sql.database import Pool
 
 INPUT_COLUMNS = (
     "select column_name from information_schema.columns "

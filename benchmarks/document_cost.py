@@ -23,7 +23,7 @@ from benchmarks.harness import (
 )
 from benchmarks.null_engines import make_null_overrides
 from benchmarks.processes import measure_tree_cpu
-from sql.pool import Pool
+from sql.database import Pool
 
 STATISTICS_DELAY_S = 1.2
 """Backends report their statistics at most once a second."""

@@ -27,13 +27,11 @@ from benchmarks.harness import (
     run_benchmark,
     run_pipeline,
 )
-from benchmarks.null_engines import FlatEmbedder, NullParser
+from benchmarks.null_engines import FlatEmbedder, NullExtractor, NullParser
 from benchmarks.processes import measure_tree_cpu
-from engines.extract.null import NullExtractor
-from schemas.events import SourceAdded
+from schemas.events import SourceAdded, build_root_event
 from schemas.sources import FolderSource, SourceSpec
 from schemas.topics import CONTROL
-from streams.publisher import build_root_event
 
 NAME = "library"
 COUNT_RAW = "select count(*) from events where topic = 'raw'"

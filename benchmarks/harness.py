@@ -32,9 +32,9 @@ from anabranch.process.api_process import freeze_heap
 from api.app import create_app
 from retrieval.question.words import FUNCTION_WORDS
 from schemas.events import Content, DocumentReceived
-from schemas.records import Record
+from schemas.topics import Record
+from sql.database import Pool
 from sql.embedded.server import EmbeddedPostgres
-from sql.pool import Pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 

@@ -28,7 +28,7 @@ from schemas.events import Content, DocumentReceived
 from schemas.generations import ChunkConfig
 from schemas.ids import content_id
 from schemas.ports.engines import LocalFile
-from schemas.records import Record
+from schemas.topics import Record
 from schemas.values import format_embedding_text
 from streams.codec import Codec
 from streams.publisher import build_raw_record

@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import print_report
-from engines.extract.capitalized_names import find_names
-from engines.extract.rules import split_sentences
-from engines.language_detector import FastTextLanguageDetector
-from engines.name_folding import FoldingNameNormalizer
-from retrieval.question.document_links import fold_document_name
+from engines.extract.rules import find_names, split_sentences
+from engines.language import FastTextLanguageDetector
 from retrieval.question.query_plan import QueryPlan, plan_query
+from retrieval.question.stated_filters import fold_document_name
 from retrieval.ranking.entity_aliases import (
     choose_similar_names,
     is_misspelled,
@@ -32,8 +30,7 @@ from retrieval.ranking.entity_aliases import (
 from schemas.channels import GraphProfile
 from schemas.ports.search import EntityAlias
 
-GRAPH = GraphProfile()
-is_similar = partial(is_misspelled, edits=GRAPH.fuzzy, min_letters=GRAPH.fuzzy_letters)
+is_similar = partial(is_misspelled, edits=GraphProfile().fuzzy)
 
 
 class Corpus:
@@ -50,15 +47,15 @@ class Corpus:
         for key in self.keys:
             self._by_prefix.setdefault(key[:3], []).append(key)
         self._text = f" {' | '.join(folded)} "
-        self._languages, self._names = FastTextLanguageDetector(), FoldingNameNormalizer()
+        self._languages = FastTextLanguageDetector()
 
     def plan(self, question: str) -> QueryPlan:
-        return plan_query(question, None, self._languages, self._names)
+        return plan_query(question, None, self._languages)
 
     def read_names(self, question: str) -> list[str]:
         """Return the keys of the entities that names of the question are read as."""
         plan = self.plan(question)
-        names = list_correctable_names(plan, [], GRAPH.fuzzy_letters)
+        names = list_correctable_names(plan, [])
         found = [
             EntityAlias(name, name, key, "", key, f" {name} " in self._text)
             for name in names

@@ -10,18 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.config.overrides import Overrides
-from engines.extract.null import NullExtractor
-from schemas.ids import content_id
+from schemas.generations import EntitySchema
+from schemas.ids import content_id, fingerprint
 from schemas.ports.engines import (
+    Extractor,
     LocalFile,
     ParsePlan,
     QueryEmbedding,
     TextEmbedding,
     TokenSpans,
 )
-from schemas.values import Block, ChildChunk, ParentChunk, Span, Transcript
+from schemas.values import Block, ChildChunk, Extraction, ParentChunk, Span, Transcript
 
 CHILD_WORDS = 150
+
+
+class NullExtractor:
+    """Finds nothing."""
+
+    fingerprint = fingerprint("no-extractor")
+
+    def with_schema(self, schema: EntitySchema) -> Extractor:
+        return self
+
+    async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
+        return Extraction()
 
 
 class NullParser:

@@ -34,7 +34,7 @@ from benchmarks.harness import (
     run_pipeline,
     start_postgres,
 )
-from benchmarks.null_engines import NullParser, WordChunker
+from benchmarks.null_engines import NullExtractor, NullParser, WordChunker
 from benchmarks.processes import measure_tree_cpu
 from benchmarks.search_latency import (
     FixedEmbedder,
@@ -43,16 +43,14 @@ from benchmarks.search_latency import (
     draw_queries,
 )
 from benchmarks.service_processes import ServiceProcess, run_api, run_service
-from engines.extract.null import NullExtractor
 from retrieval.question.words import FUNCTION_WORDS
 from sql.index.lexical import compact_lexical
-from sql.index.semantic import ensure_vector_index
+from sql.index.search import ensure_vector_index
 
 TEXTS = {"synthetic": make_synthetic_texts, "natural": make_natural_texts}
 PROFILES = {"unreranked": "rerank: {reranker: none}\n", "reranked": "rerank: {}\n"}
 WORDS = 1200
 """Words of a document, which are 8 chunks."""
-WARM_UP = 50
 CONNECTIONS = 32
 """Connections of the API to the database, so that eight questions run at a time."""
 
@@ -119,12 +117,17 @@ async def ask(
 
 
 async def measure_rate(
-    api: ServiceProcess, postmaster: int, questions: Sequence[str], profile: str, clients: int
+    api: ServiceProcess,
+    postmaster: int,
+    questions: Sequence[str],
+    profile: str,
+    clients: int,
+    warm_up: int,
 ) -> dict[str, float]:
-    await ask(api, questions[:WARM_UP], profile, clients)
+    await ask(api, questions[:warm_up], profile, clients)
     started_at = time.perf_counter()
     cpu_s = (api.measure_cpu(), measure_tree_cpu(postmaster))
-    latencies_ms = await ask(api, questions[WARM_UP:], profile, clients)
+    latencies_ms = await ask(api, questions[warm_up:], profile, clients)
     seconds, count = time.perf_counter() - started_at, len(latencies_ms)
     api_ms = 1000 * (api.measure_cpu() - cpu_s[0]) / count
     postgres_ms = 1000 * (measure_tree_cpu(postmaster) - cpu_s[1]) / count
@@ -138,11 +141,12 @@ async def measure_rate(
 
 
 async def measure_text(
-    kind: str, folder: Path, documents: int, questions: int, clients: int, rounds: int
-) -> dict[str, Any]:
-    texts = TEXTS[kind](documents, WORDS)
+    kind: str, folder: Path, arguments: argparse.Namespace
+) -> dict[str, list[dict[str, float]]]:
+    texts = TEXTS[kind](arguments.documents, WORDS)
     await build_index(folder, texts)
-    drawn = draw_distinct_questions(texts, (questions + WARM_UP) * len(PROFILES) * rounds)
+    size = arguments.questions + arguments.warm_up
+    drawn = draw_distinct_questions(texts, size * len(PROFILES) * arguments.rounds)
     figures: dict[str, list[dict[str, float]]] = {profile: [] for profile in PROFILES}
     settings = Settings(data_dir=folder, database={"api_pool": CONNECTIONS})
     async with (
@@ -150,13 +154,15 @@ async def measure_text(
         run_service(run_api, settings, server.dsn, make_question_overrides) as api,
     ):
         postmaster = int((server.data / "postmaster.pid").read_text().splitlines()[0])
-        for _ in range(rounds):
+        for _ in range(arguments.rounds):
             for profile in PROFILES:
-                batch, drawn = drawn[: questions + WARM_UP], drawn[questions + WARM_UP :]
+                batch, drawn = drawn[:size], drawn[size:]
                 figures[profile].append(
-                    await measure_rate(api, postmaster, batch, profile, clients)
+                    await measure_rate(
+                        api, postmaster, batch, profile, arguments.clients, arguments.warm_up
+                    )
                 )
-    return dict(figures)
+    return figures
 
 
 def draw_distinct_questions(texts: Sequence[str], count: int) -> list[str]:
@@ -173,14 +179,7 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         Path(temporary_folder).chmod(0o755)
         folder = arguments.folder or Path(temporary_folder)
         return {
-            kind: await measure_text(
-                kind,
-                folder / f"{kind}-{arguments.documents}",
-                arguments.documents,
-                arguments.questions,
-                arguments.clients,
-                arguments.rounds,
-            )
+            kind: await measure_text(kind, folder / f"{kind}-{arguments.documents}", arguments)
             for kind in arguments.texts
         }
 
@@ -189,6 +188,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=12_500)
     parser.add_argument("--questions", type=int, default=400, help="Questions in each round.")
+    parser.add_argument(
+        "--warm-up", type=int, default=50, help="Questions before those of each round."
+    )
     parser.add_argument("--clients", type=int, default=8, help="Requests in flight.")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--texts", nargs="+", choices=list(TEXTS), default=list(TEXTS))

@@ -20,10 +20,10 @@ from benchmarks.harness import (
 )
 from benchmarks.null_engines import make_null_overrides
 from services.generations.reindex import start_rebuild
+from sql.database import Pool
 from sql.index.derived_tables import PARTITIONED_TABLES
-from sql.index.generation_builds import GenerationBuild, PgGenerationBuilds
+from sql.index.generations import GenerationBuild, PgGenerationBuilds
 from sql.index.partitions import SECONDARY_INDEXES
-from sql.pool import Pool
 
 
 async def measure(documents: int, words: int) -> dict[str, Any]:

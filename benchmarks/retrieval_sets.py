@@ -57,8 +57,8 @@ from evaluation.retrieval_eval import RetrievalSet, TestQuery, read_retrieval_se
 from retrieval.retriever import Retriever
 from schemas.generations import Generation
 from schemas.questions import SearchRequest
+from sql.database import open_pool
 from sql.index.search import PgSearch
-from sql.pool import open_pool
 
 NOT_RERANKED = {"rerank": {"reranker": "none"}}
 PAGERANK = {"graph": {"strategy": "pagerank"}}

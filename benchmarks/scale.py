@@ -53,10 +53,9 @@ from schemas.generations import Generation
 from schemas.ports.engines import QueryEmbedding
 from schemas.questions import Filters
 from services.storage import Storage
+from sql.database import QUESTION_SETTINGS, Pool, close_pool, open_pool
 from sql.embedded.server import EmbeddedPostgres
-from sql.index.search import PgSearch
-from sql.index.semantic import ensure_vector_index
-from sql.pool import QUESTION_SETTINGS, Pool, close_pool, open_pool
+from sql.index.search import PgSearch, ensure_vector_index
 
 TENANT, K = "default", 100
 WORDS = 60

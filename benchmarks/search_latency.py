@@ -26,16 +26,14 @@ from benchmarks.harness import (
     run_pipeline,
     serve_api,
 )
-from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
+from benchmarks.null_engines import FlatEmbedder, NullExtractor, NullParser, WordChunker
 from engines.embed.states import Floats, StateScale, TokenIds, normalize_rows, pack_states
-from engines.extract.null import NullExtractor
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
-from schemas.ports.search import EntitySeed
+from schemas.ports.search import EntitySeed, GraphWalk
 from schemas.questions import Filters
+from sql.database import close_pool, open_pool
 from sql.index.lexical import compact_lexical
-from sql.index.search import PgSearch
-from sql.index.semantic import ensure_vector_index
-from sql.pool import close_pool, open_pool
+from sql.index.search import PgSearch, ensure_vector_index
 
 TENANT, K = "default", 100
 
@@ -92,9 +90,7 @@ async def measure_channels(
                         lambda: snapshot.search_graph(
                             TENANT,
                             seeds,  # noqa: B023
-                            hops=2,
-                            fan_out=25,
-                            decay=0.5,
+                            GraphWalk(2, 25),
                             filters=no_filters,  # noqa: B023
                             k=50,  # noqa: B023, RUF100
                         )

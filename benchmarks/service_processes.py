@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from anabranch.__main__ import GC_THRESHOLDS
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
@@ -64,6 +66,8 @@ def _run(
     serve: Serve, settings: Settings, dsn: str, make_overrides: MakeOverrides, ready: Connection
 ) -> None:
     silence_logs()
+    # As the program does.
+    gc.set_threshold(*GC_THRESHOLDS)
     asyncio.run(run_until_stopped(serve(settings, dsn, make_overrides(), ready)))
 
 

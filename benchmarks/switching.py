@@ -30,12 +30,11 @@ from benchmarks.harness import (
     run_pipeline,
     serve_api,
 )
-from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
-from engines.extract.null import NullExtractor
+from benchmarks.null_engines import FlatEmbedder, NullExtractor, NullParser, WordChunker
 from services.generations.reindex import start_rebuild
+from sql.database import connect
 from sql.index.derived_tables import PARTITIONED_TABLES
 from sql.index.generations import PgGenerations
-from sql.pool import connect
 
 REQUESTS_PER_S, MAX_IN_FLIGHT = 50, 16
 N_SWITCHES = 5

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pgvector import HalfVector
 
 from benchmarks.harness import make_natural_texts
-from sql.pool import Pool
+from sql.database import Pool
 
 DIMENSION, LATENT_DIMENSION, CLUSTERS = 384, 48, 4096
 CLUSTER_SPREAD, NOISE = 0.45, 0.02

@@ -21,8 +21,7 @@ from benchmarks.harness import (
     print_report,
     run_pipeline,
 )
-from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
-from engines.extract.null import NullExtractor
+from benchmarks.null_engines import FlatEmbedder, NullExtractor, NullParser, WordChunker
 
 WARM_UP = 5
 WORDS = 500

@@ -27,8 +27,8 @@ from engines.embed.e5 import E5Embedder
 from evaluation.retrieval_eval import read_retrieval_set
 from schemas.generations import HnswConfig
 from schemas.values import format_embedding_text
+from sql.database import connect
 from sql.operations.migrate import migrate
-from sql.pool import connect
 
 K = 10
 CHUNK_CHARACTERS = 900

@@ -43,15 +43,13 @@ from benchmarks.harness import (
     silence_logs,
     start_postgres,
 )
-from benchmarks.null_engines import FlatEmbedder, NullParser
+from benchmarks.null_engines import FlatEmbedder, NullExtractor, NullParser
 from benchmarks.processes import measure_tree_cpu
 from benchmarks.service_processes import ServiceProcess, run_api, run_service, run_worker
-from engines.extract.null import NullExtractor
-from schemas.events import SourceAdded
+from schemas.events import SourceAdded, build_root_event
 from schemas.sources import FolderSource, SourceSpec
 from schemas.topics import CONTROL
 from services.storage import Storage
-from streams.publisher import build_root_event
 
 CLIENTS = 16
 APPEND_BATCH = 500

@@ -22,6 +22,8 @@ from api.app import create_routes
 from engines.parse import archive, embedded, image
 from engines.parse.formats import FORMATS
 from processors import EVENT_CLASSES, STAGES, TOPICS
+from schemas.events import EventData
+from schemas.models import get_description
 from schemas.rows import EventRow
 from services.instrumentation.metrics import Metrics
 from streams.asyncapi import get_schema_file_name
@@ -131,6 +133,8 @@ def format_commands() -> str:
     first = next(number for number, line in enumerate(lines) if line.startswith("#"))
     return (
         "\n".join(_drop_empty_sections(lines[first:]))
+        # A description wraps where its docstring does.
+        .replace("\n    ", " ")
         .strip()
         .replace("*[default: False]*", "")
         .replace(" *[default: ()]*", "")
@@ -155,10 +159,19 @@ def format_events() -> str:
                 f"`{event.event_type()}`",
                 f"`{event.topic}`",
                 " ".join((event.__doc__ or "").strip().split("\n\n")[0].split()),
-                f"[JSON Schema](events/{get_schema_file_name(event)})",
+                _link_schemas(event),
             )
             for event in EVENT_CLASSES
         ],
+    )
+
+
+def _link_schemas(event: type[EventData]) -> str:
+    name, kind = get_schema_file_name(event), event.event_type()
+    older = [f"{event.name}.v{number}" for number in range(1, event.version)]
+    labels = {kind: "JSON Schema"} | {one: one.removeprefix(f"{event.name}.") for one in older}
+    return ", ".join(
+        f"[{label}](events/{name.replace(kind, one)})" for one, label in labels.items()
     )
 
 
@@ -238,7 +251,7 @@ def _iterate_settings(
             f"`{to_environment_name(key)}`",
             f"`{key}`",
             _format_default(field.get_default(call_default_factory=True)),
-            _format_description(field),
+            _format_description(model, name),
         )
 
 
@@ -248,7 +261,8 @@ def _format_default(value: object) -> str:
     return f"`{value}`"
 
 
-def _format_description(field: Any) -> str:
+def _format_description(model: type[BaseModel], name: str) -> str:
+    field = model.model_fields[name]
     bounds = [
         f"{sign} {getattr(item, attribute)}"
         for item in field.metadata
@@ -261,7 +275,7 @@ def _format_description(field: Any) -> str:
         if isinstance(choice, str)
     ]
     parts = [
-        field.description or "",
+        get_description(model, name) or "",
         ", ".join(f"`{choice}`" for choice in choices),
         ", ".join(bounds),
     ]
@@ -332,6 +346,7 @@ PACKAGES = (
     "services",
     "api",
     "anabranch",
+    "integrations",
 )
 
 

@@ -11,6 +11,8 @@ PIECE_BYTES = 64 * 1024
 ENCODINGS = {"gzip": 47, "x-gzip": 47, "deflate": 47}
 """Encodings that can be decoded piece by piece, with the `wbits` of zlib: 47 detects the header."""
 RAW_DEFLATE = -15
+DECODABLE_HEADERS = {"Accept-Encoding": "gzip, deflate"}
+"""Clients would otherwise ask for every encoding that a library of this process decodes."""
 
 
 class BodyTooLarge(Exception):

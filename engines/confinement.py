@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import platform
 import resource
@@ -18,7 +19,8 @@ import signal
 import stat
 import struct
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 NOBODY_UID = 65534
@@ -27,19 +29,15 @@ MAX_OUTPUT_BYTES = 16 * 2**20
 writing."""
 MAX_OPEN_FILES, MAX_TASKS = 256, 256
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = (
-    1,
-    4,
-    8,
-    22,
-    38,
-)
-_CLONE_THREAD, _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWIPC = (
-    0x10000,
-    0x10000000,
-    0x40000000,
-    0x08000000,
-)
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_KEEPCAPS = 8
+_PR_SET_SECCOMP = 22
+_PR_SET_NO_NEW_PRIVS = 38
+_CLONE_THREAD = 0x10000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+_CLONE_NEWIPC = 0x08000000
 _CAP_DAC_READ_SEARCH = 1 << 2
 
 MeasureFailures = dict[str, str]
@@ -349,3 +347,31 @@ def _install_syscall_filter() -> None:
     code_buffer = ctypes.create_string_buffer(code, len(code))
     program = _BpfProgram(len(code) // 8, ctypes.addressof(code_buffer))
     _prctl(_PR_SET_SECCOMP, 2, ctypes.byref(program))
+
+
+@contextmanager
+def pass_file(file: Path | None) -> Iterator[tuple[list[int], list[str]]]:
+    """Yield the descriptors to send with a job, or paths where memfd_create is missing.
+
+    The content is copied into sealed memory (memfd_create(2)), which any account can open through
+    /proc/self/fd and Landlock permits. A descriptor of the file itself could be reopened only with
+    access to its folder.
+    """
+    if file is None:
+        yield [], []
+    elif sys.platform != "linux":
+        yield [], [str(file)]
+    else:
+        descriptor = os.memfd_create("document", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            with file.open("rb") as source, open(descriptor, "wb", closefd=False) as copy:
+                while block := source.read(2**20):
+                    copy.write(block)
+            fcntl.fcntl(
+                descriptor,
+                fcntl.F_ADD_SEALS,
+                fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL,
+            )
+            yield [descriptor], []
+        finally:
+            os.close(descriptor)

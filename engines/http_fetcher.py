@@ -1,4 +1,4 @@
-"""Download of documents by URL with protection against SSRF.
+"""Requests to addresses that users name, with protection against SSRF: downloads, and web hooks.
 
 Neither names, number spellings nor redirects reach private addresses.
 """
@@ -10,20 +10,17 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from email.message import Message
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from pathlib import PurePosixPath
 from typing import TypeVar
+from urllib.parse import unquote
 
 import httpx
 from httpx_secure import SSRFProtectionError, httpx_ssrf_protection
 
-from engines.bounded_body import (
-    BodyTooLarge,
-    UndecodableBody,
-    decode_body,
-    normalize_encoding,
-)
-from engines.http_headers import extract_filename
+from engines.bounded_body import BodyTooLarge, UndecodableBody, decode_body, normalize_encoding
 from schemas.errors import (
     AnabranchError,
     EngineUnavailable,
@@ -192,13 +189,41 @@ class HttpFetcher:
         }
         return await self._request(url, conditions, handle_response)
 
+    async def check_url(self, url: str) -> None:
+        """Raise ForbiddenAddress or UnreadableDocument unless `post` may send to the URL: its host
+        is public, and reached by https unless it is allowed by name.
+        """
+        parsed = _parse_url(url)
+        port = parsed.port or DEFAULT_PORTS.get(parsed.scheme, 0)
+        if parsed.scheme != "https" and f"{parsed.host}:{port}" not in self._allowed_hosts:
+            raise ForbiddenAddress(f"{parsed.host}:{port} is not reached by https.")
+        await self._check_address(parsed)
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> int:
+        """Send the body and return the status. Redirects are not followed: they lead elsewhere than
+        the address that was checked. Raises the errors of `fetch`.
+        """
+
+        async def send(client: httpx.AsyncClient) -> int:
+            await self.check_url(url)
+            # Only the status counts: the body of the reply is not read.
+            async with client.stream("POST", url, content=body, headers=headers) as response:
+                return response.status_code
+
+        return await self._with_client(url, send)
+
     async def _request(
         self, url: str, headers: Mapping[str, str], handler: ResponseHandler[T]
     ) -> T:
+        return await self._with_client(
+            url, lambda client: self._follow_redirects(client, url, headers, handler)
+        )
+
+    async def _with_client(self, url: str, use: Callable[[httpx.AsyncClient], Awaitable[T]]) -> T:
         try:
             # httpx limits single reads only; a server may send one byte at a time.
             async with asyncio.timeout(self._timeout_s), self._create_client() as client:
-                return await self._follow_redirects(client, url, headers, handler)
+                return await use(client)
         except TimeoutError as error:
             raise LimitExceeded(
                 f"{url} took more than {self._timeout_s:g} s.",
@@ -301,11 +326,17 @@ class HttpFetcher:
             raise _make_undecodable_error(url, error) from error
         disposition = response.headers.get("content-disposition", "")
         return FetchedFile(
-            blob,
-            redact_urls(str(url)),
-            blob.media_type,
-            extract_filename(disposition, url.path),
+            blob, redact_urls(str(url)), blob.media_type, extract_filename(disposition, url.path)
         )
+
+
+def _parse_url(url: str) -> httpx.URL:
+    try:
+        parsed = httpx.URL(url)
+        _ = parsed.host  # decoded on use
+        return parsed
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise _translate_error(url, error) from error
 
 
 def _reject_substitute(url: httpx.URL, final_url: httpx.URL) -> None:
@@ -395,4 +426,22 @@ def _translate_error(url: str, error: Exception) -> AnabranchError:
     return EngineUnavailable(
         f"{url} could not be fetched: {error or type(error).__name__}.",
         remedy="Check the network; the download is retried.",
+    )
+
+
+MAX_HEADER_LENGTH = 1_024
+"""`email.message` takes quadratic time. Real headers are far shorter."""
+
+
+def extract_filename(disposition: str, path: str) -> str | None:
+    """Return the name in Content-Disposition (RFC 6266), else the last segment of the path."""
+    header = Message()
+    header["content-disposition"] = disposition[:MAX_HEADER_LENGTH]
+    try:
+        header_filename = header.get_filename()
+    except (UnicodeError, ValueError):  # the header declares an encoding that its bytes do not fit
+        header_filename = None
+    name = header_filename or unquote(PurePosixPath(path).name)
+    return (
+        PurePosixPath(name.replace("\\", "/").encode(errors="replace").decode()).name[:1024] or None
     )

@@ -17,13 +17,17 @@ import httpx2
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from engines.bounded_body import BodyTooLarge, UndecodableBody, bound_replies
+from engines.bounded_body import (
+    DECODABLE_HEADERS,
+    BodyTooLarge,
+    UndecodableBody,
+    bound_replies,
+)
 from engines.resilience import CALLER_ABANDONED, ResilientCaller, ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
-from schemas.errors import ConfigurationError, PermanentError
+from schemas.errors import ConfigurationError, PermanentError, format_invalid_fields
 from schemas.ports.engines import ChatUsage
 from schemas.ports.metering import MeteredCall, PlannedCall, meter_call
-from schemas.validation_errors import format_invalid_fields
 
 TokenKind = Literal["input", "output"]
 USAGE_FIELDS: dict[TokenKind, str] = {"input": "prompt_tokens", "output": "completion_tokens"}
@@ -73,6 +77,7 @@ class OpenAIServer:
     ) -> None:
         self.model, self.kind = settings.model, settings.kind
         self._address, self._timeout_s = settings.base_url, settings.timeout_s
+        self._api_key = settings.api_key
         self._client = _create_client(settings)
         self._instrumentation = settings.instrumentation
         self._caller = ResilientCaller(settings.base_url, retry_policy, settings.instrumentation)
@@ -188,7 +193,7 @@ class OpenAIServer:
             raise ServerCallError(f"{self._address} did not answer: {error}.") from error
         except openai.APIError as error:
             raise ServerCallError(
-                f"{self._address} failed in the middle of its reply: {error.message}."
+                f"{self._address} failed in the middle of its reply: {self._quote(error.message)}."
             ) from error
         # json raises RecursionError for deeply nested replies.
         except (ValueError, RecursionError) as error:
@@ -205,12 +210,17 @@ class OpenAIServer:
     def _make_broken_reply_error(self, problem: str) -> ServerCallError:
         return ServerCallError(f"{self._address} {problem}.", code="ENGINE_BROKEN_ANSWER")
 
+    def _quote(self, message: object) -> str:
+        """Return the start of the server's message, which may repeat the key, without it."""
+        text = str(message)
+        return (text.replace(self._api_key, "***") if self._api_key else text)[:500]
+
     def _translate_status_error(
         self, error: openai.APIStatusError
     ) -> ServerCallError | PermanentError:
         status = error.status_code
         message = error.body.get("message") if isinstance(error.body, dict) else None
-        detail = f"{self._address} answered {status}: {str(message or error.message)[:500]}"
+        detail = f"{self._address} answered {status}: {self._quote(message or error.message)}"
         if status >= 500 or status in BUSY_STATUSES:
             return ServerCallError(
                 detail, retry_after=_parse_retry_after(error.response.headers.get("retry-after"))
@@ -256,6 +266,10 @@ def read_token_count(reply: Mapping[str, Any], kind: TokenKind) -> int:
     """Return the token count in a reply, or 0 if it is missing or implausible."""
     usage = reply.get("usage")
     token_count = usage.get(USAGE_FIELDS[kind]) if isinstance(usage, dict) else None
+    if usage is None and isinstance(meta := reply.get("meta"), dict):
+        # Cohere's place.
+        billed = meta.get("billed_units")
+        token_count = billed.get(f"{kind}_tokens") if isinstance(billed, dict) else None
     # Some rerank servers report the sum alone.
     if kind == "input" and token_count is None and isinstance(usage, dict):
         token_count = usage.get("total_tokens")
@@ -265,7 +279,9 @@ def read_token_count(reply: Mapping[str, Any], kind: TokenKind) -> int:
 def _create_client(settings: ServerSettings) -> openai.AsyncOpenAI:
     key = settings.api_key or "none"  # the client requires a key even for servers without one
     http_client = openai.DefaultAsyncHttpxClient(
-        follow_redirects=False, event_hooks={"response": [bound_replies(MAX_REPLY_BYTES)]}
+        follow_redirects=False,
+        headers=DECODABLE_HEADERS,
+        event_hooks={"response": [bound_replies(MAX_REPLY_BYTES)]},
     )
     # No retries in the client: ResilientCaller retries, and counts failures for its circuit.
     if settings.kind != "azure":
@@ -371,6 +387,5 @@ def parse_completion(reply: Mapping[str, Any]) -> ChatCompletion:
     except ValidationError as error:
         problem = format_invalid_fields(error.errors(include_input=False)[:1])
         raise ServerCallError(
-            f"The chat server sent an invalid completion: {problem}.",
-            code="ENGINE_BROKEN_ANSWER",
+            f"The chat server sent an invalid completion: {problem}.", code="ENGINE_BROKEN_ANSWER"
         ) from error

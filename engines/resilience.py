@@ -54,11 +54,9 @@ class ResilientCaller:
         retry_policy: ServerRetryPolicy | None = None,
         instrumentation: ServerInstrumentation | None = None,
     ) -> None:
-        self._name, self._retry_policy, self._instrumentation = (
-            name,
-            retry_policy or ServerRetryPolicy(),
-            instrumentation or NoServerInstrumentation(),
-        )
+        self._name = name
+        self._retry_policy = retry_policy or ServerRetryPolicy()
+        self._instrumentation = instrumentation or NoServerInstrumentation()
         self._breakers = AsyncCircuitBreakerFactory(
             self._retry_policy.failure_threshold,
             self._retry_policy.circuit_open_s,

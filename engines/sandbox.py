@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import pickle
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TypeVar
 
+from engines.confinement import pass_file
 from engines.sandbox_child import (
     FAILED,
     FORK,
@@ -97,9 +96,9 @@ class _ChildProcess:
             # A child that waits for requests has an empty socket: this cannot block.
             socket.send_fds(self.channel, [FORK], [theirs.fileno()])
             pid = await self._read_number()
-            channel = ours.dup()  # asyncio owns the original; descriptors are sent on the copy
             reader, writer = await asyncio.open_connection(sock=ours)
-        return _JobProcess(pid, channel, reader, writer)
+            # asyncio owns the original; descriptors are sent on the copy.
+            return _JobProcess(pid, ours.dup(), reader, writer)
 
     async def wait(self) -> int:
         """Wait for the end of the job's process; returns its exit code."""
@@ -198,7 +197,7 @@ class Sandbox:
         # Pickled in this direction only: unpickling a reply would run a hostile document's code.
         job = pickle.dumps((function, arguments, deadline_s))
         async with self._fork_process(subject) as (child, process):
-            with _pass_file(file) as (descriptors, paths):
+            with pass_file(file) as (descriptors, paths):
                 if paths:
                     job = pickle.dumps((function, (*paths, *arguments), deadline_s))
                 try:
@@ -367,40 +366,15 @@ def _open_channel() -> Iterator[tuple[socket.socket, socket.socket]]:
             raise
 
 
-@contextmanager
-def _pass_file(file: Path | None) -> Iterator[tuple[list[int], list[str]]]:
-    """Yield the descriptors to send with a job, or paths where memfd_create is missing.
-
-    The content is copied into sealed memory (memfd_create(2)), which any account can open through
-    /proc/self/fd and Landlock permits. A descriptor of the file itself could be reopened only with
-    access to its folder.
-    """
-    if file is None:
-        yield [], []
-    elif sys.platform != "linux":
-        yield [], [str(file)]
-    else:
-        descriptor = os.memfd_create("document", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
-            with file.open("rb") as source, open(descriptor, "wb", closefd=False) as copy:
-                shutil.copyfileobj(source, copy, 2**20)
-            fcntl.fcntl(
-                descriptor,
-                fcntl.F_ADD_SEALS,
-                fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL,
-            )
-            yield [descriptor], []
-        finally:
-            os.close(descriptor)
-
-
 async def _start_child(modules: tuple[str, ...], memory_bytes: int) -> _ChildProcess:
-    output_file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
-    with _open_channel() as (ours, theirs):
-        process = _spawn_process(theirs.fileno(), modules, memory_bytes, output_file)
-        channel = ours.dup()  # asyncio owns the original; descriptors are sent on the copy
+    with _open_channel() as (ours, theirs), contextlib.ExitStack() as stack:
+        # Awaited first: a start that is canceled later would leave a process.
         reader, writer = await asyncio.open_connection(sock=ours)
-    return _ChildProcess(process, channel, reader, writer, output_file)
+        stack.callback(writer.close)
+        output_file = stack.enter_context(tempfile.TemporaryFile())
+        process = _spawn_process(theirs.fileno(), modules, memory_bytes, output_file)
+        stack.pop_all()
+        return _ChildProcess(process, ours.dup(), reader, writer, output_file)
 
 
 def _spawn_process(

@@ -17,13 +17,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from evaluation.metrics import SCHEMA_VERSION
+from evaluation.set_files import make_set_error, read_lines
 from retrieval.answering.extractive_answer import MODEL as QUOTING_MODEL
 from retrieval.question.words import is_unspaced
-from schemas.errors import InvalidRequest
-from schemas.questions import QueryResponse, RouteMode
+from schemas.questions import Confidence, QueryResponse, RouteMode
 
 N_BOOTSTRAP_ROUNDS = 1000
 BOOTSTRAP_SEED = 7
@@ -73,44 +73,28 @@ class SetFile:
     external_id: str
 
 
+_REMEDY = (
+    "Add manifest.jsonl with {file, external_id} and questions.jsonl with {id, question, kind, "
+    "language, answerable, documents, gold or all_of} per line."
+)
+
+
 def read_answers_set(folder: Path) -> tuple[list[SetFile], list[AnswerQuestion]]:
     """Read the set. Raises InvalidRequest if the folder is invalid."""
-    try:
-        files = [
-            SetFile(folder / entry["file"], entry.get("external_id") or Path(entry["file"]).name)
-            for entry in _read_lines(folder / "manifest.jsonl")
-        ]
-        questions = [
-            AnswerQuestion.model_validate(entry)
-            for entry in _read_lines(folder / "questions.jsonl")
-        ]
-    except (OSError, json.JSONDecodeError, KeyError, ValidationError) as error:
-        reason = (
-            f"cannot read {error.filename}: {error.strerror}."
-            if isinstance(error, OSError)
-            else str(error)
-        )
-        raise InvalidRequest(
-            f"{folder} is not a set of questions and answers: {reason}",
-            code="NOT_A_TEST_SET",
-            remedy=(
-                "Add manifest.jsonl with {file, external_id} and questions.jsonl with {id, "
-                "question, kind, language, answerable, documents, gold} per line."
-            ),
-        ) from error
+
+    def parse_file(entry: dict[str, str]) -> SetFile:
+        name = entry["file"]
+        return SetFile(folder / name, entry.get("external_id") or Path(name).name)
+
+    files = read_lines(folder / "manifest.jsonl", parse_file, _REMEDY)
+    path = folder / "questions.jsonl"
+    questions = read_lines(path, AnswerQuestion.model_validate, _REMEDY)
     missing_gold = [item.id for item in questions if item.answerable and not item.groups]
     if missing_gold:
-        raise InvalidRequest(
-            f"Answerable questions without gold: {', '.join(missing_gold[:5])}.",
-            code="NOT_A_TEST_SET",
-            remedy="Give each of them gold or all_of, or set answerable to false.",
+        raise make_set_error(
+            f"Answerable questions without gold: {', '.join(missing_gold[:5])}.", _REMEDY
         )
     return files, questions
-
-
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines if line.strip()]
 
 
 _DASHES = {ord(char): "-" for char in "‐‑‒–—−"}
@@ -181,7 +165,7 @@ _YES_NO = {
     "fr": ("oui", "non"),
     "es": ("si", "no"),
 }
-_LEVELS = {"low": 0, "medium": 1, "high": 2}
+_LEVELS = ("low", "medium", "high")
 _FAITHFULNESS_CHECKS = ("groundedness", "hallucination", "contradiction")
 
 
@@ -196,7 +180,7 @@ class ScoredAnswer:
 
     question: AnswerQuestion
     outcome: Outcome
-    level: str
+    confidence: Confidence
     lead_right: bool = False
     document_cited: bool = False
     all_documents_cited: bool = False
@@ -211,7 +195,7 @@ class ScoredAnswer:
 
 
 def score_answer(question: AnswerQuestion, response: QueryResponse) -> ScoredAnswer:
-    level, answer = response.confidence.level, response.answer or ""
+    confidence, answer = response.confidence, response.answer or ""
     is_refused = response.refused or not answer.strip()
     route = response.trace.route
     routed = (
@@ -226,7 +210,9 @@ def score_answer(question: AnswerQuestion, response: QueryResponse) -> ScoredAns
             if question.answerable
             else "correctly_refused"
         )
-        return ScoredAnswer(question, outcome, level, is_routed_right=routed, is_faithful=faithful)
+        return ScoredAnswer(
+            question, outcome, confidence, is_routed_right=routed, is_faithful=faithful
+        )
     quotes = [citation.quote for citation in response.citations]
     all_quotes = normalize_text(" \n ".join(quotes))
     lead = normalize_text(extract_lead(answer))
@@ -240,7 +226,7 @@ def score_answer(question: AnswerQuestion, response: QueryResponse) -> ScoredAns
     return ScoredAnswer(
         question,
         outcome,
-        level,
+        confidence,
         lead_right=outcome == "right" and lead_share > 0,
         document_cited=any(document in cited for document in question.documents),
         all_documents_cited=all(document in cited for document in question.documents),
@@ -336,7 +322,7 @@ _SHARES_OF_GIVEN = (
 def compute_measures(scored: Sequence[ScoredAnswer]) -> dict[str, float | None]:
     """Return shares of the answerable, of the unanswerable and of the answers given.
 
-    `confidence_auc` is the probability that a right answer has a higher level than another; `all`
+    `confidence_auc` is the probability that a right answer has a higher score than another; `all`
     includes answers to unanswerable questions.
     """
     answerable = [item for item in scored if item.question.answerable]
@@ -384,9 +370,9 @@ def _mean_or_none(values: Sequence[float]) -> float | None:
 
 
 def compute_confidence_auc(scored: Sequence[ScoredAnswer]) -> float | None:
-    right = [_LEVELS[item.level] for item in scored if item.outcome == "right"]
+    right = [item.confidence.score for item in scored if item.outcome == "right"]
     others = [
-        _LEVELS[item.level] for item in scored if item.outcome in ("wrong", "half", "answered")
+        item.confidence.score for item in scored if item.outcome in ("wrong", "half", "answered")
     ]
     return _mean_or_none([(high > low) + 0.5 * (high == low) for high in right for low in others])
 
@@ -445,7 +431,7 @@ def build_answers_report(
             "right": round(fmean(item.outcome == "right" for item in answers), 4),
         }
         for level in _LEVELS
-        if (answers := [item for item in given if item.level == level])
+        if (answers := [item for item in given if item.confidence.level == level])
     }
     ordered = sorted(latencies_ms)
     report["latency_ms"] = {

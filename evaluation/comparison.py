@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from statistics import fmean
 from typing import Any, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from evaluation.metrics import (
     RankedPassage,
@@ -23,12 +22,12 @@ from evaluation.metrics import (
     match_passages,
     paired_interval,
 )
+from evaluation.set_files import read_lines
 from schemas.channels import Channel
-from schemas.errors import InvalidRequest
 from schemas.judgements import MAX_QUOTE_CHARS, Grade
+from schemas.models import Request
 from schemas.questions import Filters, QueryText
 from schemas.timestamps import Timestamp
-from schemas.validation_errors import format_invalid_fields
 from schemas.values import Value
 
 EXPECTED_FORMAT = (
@@ -47,23 +46,15 @@ class GoldenJudgement(Value):
     document.
     """
 
-    external_id: str | None = Field(
-        None,
-        description=(
-            "External id of the document. For a document without one, its source URI or file name."
-        ),
-    )
-    document_id: UUID | None = Field(
-        None, description="Id of the document, instead of `external_id`."
-    )
-    revision: int | None = Field(
-        None,
-        description="Revision that the character range refers to. A quote may have moved since.",
-    )
+    external_id: str | None = None
+    """External id of the document. For a document without one, its source URI or file name."""
+    document_id: UUID | None = None
+    """Id of the document, instead of `external_id`."""
+    revision: int | None = None
+    """Revision that the character range refers to. A quote may have moved since."""
     span: CharacterSpan | None = Field(None, description="Character range of the passage.")
-    quote: str | None = Field(
-        None, min_length=1, max_length=MAX_QUOTE_CHARS, description="Text of the passage."
-    )
+    quote: str | None = Field(None, min_length=1, max_length=MAX_QUOTE_CHARS)
+    """Text of the passage."""
     grade: Grade = 1
 
     @model_validator(mode="after")
@@ -73,55 +64,37 @@ class GoldenJudgement(Value):
         return self
 
 
-class GoldenQuestion(BaseModel):
+class GoldenQuestion(Request):
     """A question with known judgements."""
 
-    model_config = ConfigDict(extra="forbid")
-
     query: QueryText = Field(description="The question.")
-    judgements: list[GoldenJudgement] = Field(
-        default=[], max_length=1000, description="Relevant and irrelevant passages."
-    )
-    language: str | None = Field(
-        None, description="Language of the question as a BCP 47 tag. Detected if omitted."
-    )
+    judgements: list[GoldenJudgement] = Field(default=[], max_length=1000)
+    """Relevant and irrelevant passages."""
+    language: str | None = None
+    """Language of the question as a BCP 47 tag. Detected if omitted."""
     filters: Filters = Field(Filters(), description="Conditions that the documents must match.")
-    channels: list[Channel] | None = Field(
-        None, min_length=1, description="Search only these channels."
-    )
+    channels: list[Channel] | None = Field(None, min_length=1)
+    """Search only these channels."""
 
 
-class ComparisonRequest(BaseModel):
+class ComparisonRequest(Request):
     """Compare with golden questions, and with real questions asked between `since` and `until`."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    golden: list[GoldenQuestion] = Field(
-        default=[], max_length=5000, description="Questions with known judgements."
-    )
-    since: Timestamp | None = Field(
-        None,
-        description=(
-            "Start of the period for real questions and feedback. UTC if no time zone is given."
-        ),
-    )
+    golden: list[GoldenQuestion] = Field(default=[], max_length=5000)
+    """Questions with known judgements."""
+    since: Timestamp | None = None
+    """Start of the period for real questions and feedback. UTC if no time zone is given."""
     until: Timestamp | None = Field(None, description="End of the period.")
-    queries: int = Field(
-        200, ge=0, le=5000, description="Maximum number of real questions, the latest first."
-    )
-    answers: bool = Field(
-        False,
-        description=(
-            "Also write answers with the chat model, at the cost of its tokens. Otherwise only "
-            "ranking and refusals are compared."
-        ),
-    )
-    profile: str | None = Field(
-        None, description="Profile to use instead of the one of each question."
-    )
-    profile_b: str | None = Field(
-        None, description="Profile of the second side, if it differs from that of the first."
-    )
+    queries: int = Field(200, ge=0, le=5000)
+    """Maximum number of real questions, the latest first."""
+    answers: bool = False
+    """Also write answers with the chat model, at the cost of its tokens. Otherwise only ranking and
+    refusals are compared.
+    """
+    profile: str | None = None
+    """Profile to use instead of the one of each question."""
+    profile_b: str | None = None
+    """Profile of the second side, if it differs from that of the first."""
 
 
 class ComparisonBody(ComparisonRequest):
@@ -131,27 +104,7 @@ class ComparisonBody(ComparisonRequest):
 
 def read_golden(path: Path) -> list[GoldenQuestion]:
     """Read golden questions. Raises InvalidRequest with the line number."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _invalid_format(f"Cannot read {path}: {error}") from error
-    questions = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        location = f"{path.name} line {number}"
-        try:
-            questions.append(GoldenQuestion.model_validate(json.loads(line)))
-        except json.JSONDecodeError as error:
-            raise _invalid_format(f"{location} is not valid JSON: {error.msg}.") from error
-        except ValidationError as error:
-            reason = format_invalid_fields(error.errors(include_input=False)[:5])
-            raise _invalid_format(f"{location}: {reason}.") from error
-    return questions
-
-
-def _invalid_format(detail: str) -> InvalidRequest:
-    return InvalidRequest(detail, code="NOT_A_TEST_SET", remedy=EXPECTED_FORMAT)
+    return read_lines(path, GoldenQuestion.model_validate, EXPECTED_FORMAT)
 
 
 TOP_K = 10
@@ -267,17 +220,7 @@ def build_comparison_report(
             side: _round(judgements.mapped[side] / judgements.total) if judgements.total else None
             for side in SIDES
         },
-        "judged_share": {
-            side: _mean(
-                [
-                    compute_judged_share(
-                        entry.sides[side].passages[:TOP_K], entry.sides[side].grades
-                    )
-                    for entry in question_judgements
-                ]
-            )
-            for side in SIDES
-        },
+        "judged_share": {side: _compute_judged_share(questions, side) for side in SIDES},
         "refusals": {
             side: _mean([float(entry.sides[side].is_refused) for entry in questions])
             for side in SIDES
@@ -287,16 +230,24 @@ def build_comparison_report(
             for side in SIDES
         },
         "cost": {
-            side: {
-                "model_calls": sum(entry.sides[side].model_calls for entry in questions),
-                "tokens": sum(entry.sides[side].tokens for entry in questions),
-                "index_bytes": index_bytes[side],
-            }
-            for side in SIDES
+            side: _sum_cost(questions, side) | {"index_bytes": index_bytes[side]} for side in SIDES
         },
         "worst": [
             _format_question(entry, values) for entry in _select_worst(questions, values["ndcg@10"])
         ],
+    }
+
+
+def _compute_judged_share(questions: Sequence[ComparedQuestion], side: str) -> float | None:
+    sides = [question.sides[side] for question in questions if question.is_judged]
+    return _mean([compute_judged_share(one.passages[:TOP_K], one.grades) for one in sides])
+
+
+def _sum_cost(questions: Sequence[ComparedQuestion], side: str) -> dict[str, int]:
+    sides = [question.sides[side] for question in questions]
+    return {
+        "model_calls": sum(one.model_calls for one in sides),
+        "tokens": sum(one.tokens for one in sides),
     }
 
 

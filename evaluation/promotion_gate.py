@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from evaluation.comparison import ComparisonRequest
-from schemas.errors import InvalidRequest
-from schemas.validation_errors import format_invalid_fields
+from schemas.errors import InvalidRequest, format_invalid_fields
+from schemas.models import Request
 from schemas.values import Value
 
 Metric = Literal["ndcg@10", "mrr@10"]
@@ -22,12 +22,8 @@ class Gain(Value):
     """A required improvement."""
 
     metric: Metric = Field("ndcg@10", description="Metric that must improve.")
-    above: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Minimum of the lower end of the difference's interval, exclusive.",
-    )
+    above: float = Field(0.0, ge=0, lt=1)
+    """Minimum of the lower end of the difference's interval, exclusive."""
 
 
 class PromotionGate(Value):
@@ -36,72 +32,42 @@ class PromotionGate(Value):
     Intervals are 95 % intervals of the difference, new minus old.
     """
 
-    gain: Gain | None = Field(
-        default_factory=Gain,
-        description=(
-            "Required improvement; by default the interval of ndcg@10 lies above 0. Null "
-            "requires none, such as for a cheaper index of equal quality."
-        ),
-    )
-    loss: dict[Metric, Share] = Field(
-        {"ndcg@10": 0.02, "mrr@10": 0.05},
-        description=(
-            "Tolerated loss by metric: how far the lower end of the interval may be below 0."
-        ),
-    )
-    min_queries: int = Field(
-        20, ge=1, title="Questions", description="Minimum number of compared questions."
-    )
-    min_judged_queries: int = Field(
-        10,
-        ge=0,
-        title="Judged questions",
-        description="Minimum number of questions with a relevant judgement in both generations.",
-    )
-    min_mapped_share: float = Field(
-        0.9,
-        ge=0,
-        le=1,
-        description="Minimum share of judgements that map to a chunk of the new generation.",
-    )
-    min_judged_share: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="Minimum share of the new generation's first ten results that are judged.",
-    )
-    min_overlap: float = Field(
-        0.0, ge=0, le=1, description="Minimum mean overlap of the first ten results."
-    )
-    max_refusals: float = Field(
-        0.05,
-        ge=0,
-        le=1,
-        description="Maximum of the upper end of the interval of the difference in refusals.",
-    )
-    max_latency_ratio: float = Field(
-        2.0, gt=0, description="Maximum ratio of the 95th percentiles of latency, new to old."
-    )
+    gain: Gain | None = Field(default_factory=Gain)
+    """Required improvement; by default the interval of ndcg@10 lies above 0. Null requires none,
+    such as for a cheaper index of equal quality.
+    """
+    loss: dict[Metric, Share] = {"ndcg@10": 0.02, "mrr@10": 0.05}
+    """Tolerated loss by metric: how far the lower end of the interval may be below 0."""
+    min_queries: int = Field(20, ge=1, title="Questions")
+    """Minimum number of compared questions."""
+    min_judged_queries: int = Field(10, ge=0, title="Judged questions")
+    """Minimum number of questions with a relevant judgement in both generations."""
+    min_mapped_share: float = Field(0.9, ge=0, le=1)
+    """Minimum share of judgements that map to a chunk of the new generation."""
+    min_judged_share: float = Field(0.0, ge=0, le=1)
+    """Minimum share of the new generation's first ten results that are judged."""
+    min_overlap: float = Field(0.0, ge=0, le=1)
+    """Minimum mean overlap of the first ten results."""
+    max_refusals: float = Field(0.05, ge=0, le=1)
+    """Maximum of the upper end of the interval of the difference in refusals."""
+    max_latency_ratio: float = Field(2.0, gt=0)
+    """Maximum ratio of the 95th percentiles of latency, new to old."""
     max_failed: int = Field(0, ge=0, description="Maximum number of failed questions.")
 
 
-class PromotionRequest(BaseModel):
+class PromotionRequest(Request):
     """Make a generation live.
 
     The generation must have every document and a calibration of its own. With a gate, it must also
     pass a comparison with the live generation.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     force: bool = Field(False, description="Promote the generation without a calibration.")
 
-    gate: PromotionGate | None = Field(
-        None, description="Conditions that the comparison must meet."
-    )
-    comparison: ComparisonRequest = Field(
-        ComparisonRequest(), description="Questions to compare the generations with."
-    )
+    gate: PromotionGate | None = None
+    """Conditions that the comparison must meet."""
+    comparison: ComparisonRequest = ComparisonRequest()
+    """Questions to compare the generations with."""
 
 
 def read_gate(path: Path) -> PromotionGate:

@@ -7,17 +7,16 @@ A set is a folder of files with `cases.jsonl`. A case names its `file` and `kind
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from evaluation.answers_eval import contains, normalize_text
 from evaluation.metrics import SCHEMA_VERSION
-from schemas.errors import InvalidRequest
+from evaluation.set_files import make_set_error, read_lines
 from schemas.questions import QueryResponse
 
 _REMEDY = (
@@ -71,18 +70,7 @@ class CaseResult:
 def read_report_cases(folder: Path) -> list[ReportCase]:
     """Read the cases. Raises InvalidRequest if the folder is invalid."""
     path = folder / "cases.jsonl"
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        cases = [ReportCase.model_validate(json.loads(line)) for line in lines if line.strip()]
-    except (OSError, ValueError, ValidationError) as error:
-        reason = (
-            f"cannot read {error.filename}: {error.strerror}."
-            if isinstance(error, OSError)
-            else str(error)
-        )
-        raise InvalidRequest(
-            f"{folder} is not a set of cases: {reason}", code="NOT_A_TEST_SET", remedy=_REMEDY
-        ) from error
+    cases = read_lines(path, ReportCase.model_validate, _REMEDY)
     faults = [f"Case {n} {fault}" for n, case in enumerate(cases, 1) if (fault := _check(case))]
     faults += [
         f"{file} is no file of the set"
@@ -92,10 +80,9 @@ def read_report_cases(folder: Path) -> list[ReportCase]:
         or not path.resolve().is_relative_to(folder.resolve())
     ]
     if faults or not cases:
-        raise InvalidRequest(
+        raise make_set_error(
             f"{folder} is not a set of cases: {'; '.join(faults[:5]) or 'cases.jsonl is empty'}.",
-            code="NOT_A_TEST_SET",
-            remedy=_REMEDY,
+            _REMEDY,
         )
     return cases
 

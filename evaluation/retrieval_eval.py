@@ -7,15 +7,15 @@ run file is `query Q0 document rank score tag`.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from evaluation.metrics import SCHEMA_VERSION, Run, compute_percentiles, measure_run
+from evaluation.set_files import make_set_error, read_lines, read_text
 from schemas.channels import Channel
-from schemas.errors import InvalidRequest
 
 _EXPECTED_FORMAT = (
     "The folder needs corpus.jsonl (lines of {id, title, text}), "
@@ -58,65 +58,36 @@ def read_retrieval_set(folder: Path) -> RetrievalSet:
     """Read the test set. Raises InvalidRequest with the file and line."""
     meta_path = folder / "meta.json"
     meta = json.loads(meta_path.read_text(encoding="utf-8")) if meta_path.is_file() else {}
-    documents = tuple(
-        TestDocument(
-            str(_require_field(line, "id", location)),
-            line.get("title") or None,
-            str(_require_field(line, "text", location)),
-        )
-        for location, line in _read_lines(folder / "corpus.jsonl")
+    documents = read_lines(
+        folder / "corpus.jsonl",
+        lambda line: TestDocument(str(line["id"]), line.get("title") or None, str(line["text"])),
+        _EXPECTED_FORMAT,
     )
-    queries = tuple(
-        TestQuery(
-            str(_require_field(line, "id", location)), str(_require_field(line, "text", location))
-        )
-        for location, line in _read_lines(folder / "queries.jsonl")
+    queries = read_lines(
+        folder / "queries.jsonl",
+        lambda line: TestQuery(str(line["id"]), str(line["text"])),
+        _EXPECTED_FORMAT,
     )
-    return RetrievalSet(
-        folder.name, meta.get("language"), documents, queries, _read_relevant(folder / "qrels.tsv")
-    )
-
-
-def _read_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for number, line in enumerate(_read_text(path).splitlines(), 1):
-        if line.strip():
-            location = f"{path.name} line {number}"
-            try:
-                yield location, json.loads(line)
-            except json.JSONDecodeError as error:
-                raise _invalid_format(f"{location} is not valid JSON: {error.msg}.") from error
+    relevant = _read_relevant(folder / "qrels.tsv")
+    language = meta.get("language")
+    return RetrievalSet(folder.name, language, tuple(documents), tuple(queries), relevant)
 
 
 def _read_relevant(path: Path) -> dict[str, dict[str, int]]:
     relevant: dict[str, dict[str, int]] = {}
     # The first line names the columns.
-    for number, line in enumerate(_read_text(path).splitlines()[1:], 2):
+    for number, line in enumerate(read_text(path, _EXPECTED_FORMAT).splitlines()[1:], 2):
         parts = line.split("\t")
         # Published sets also have negative scores.
         if len(parts) != 3 or not parts[2].strip().lstrip("-").isdigit():
-            raise _invalid_format(
-                f"{path.name} line {number} is not query-id, corpus-id and score separated by tabs."
+            raise make_set_error(
+                f"{path.name} line {number} is not query-id, corpus-id and score separated by "
+                "tabs.",
+                _EXPECTED_FORMAT,
             )
         if int(parts[2]) >= 1:
             relevant.setdefault(parts[0], {})[parts[1]] = int(parts[2])
     return relevant
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise _invalid_format(f"Cannot read {path}: {error.strerror}.") from error
-
-
-def _require_field(line: Mapping[str, Any], name: str, location: str) -> Any:
-    if name not in line:
-        raise _invalid_format(f"{location} has no field {name!r}.")
-    return line[name]
-
-
-def _invalid_format(detail: str) -> InvalidRequest:
-    return InvalidRequest(detail, code="NOT_A_TEST_SET", remedy=_EXPECTED_FORMAT)
 
 
 Ingest = Callable[[Sequence[TestDocument]], Awaitable[None]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from processors import (
     announce,
+    answers,
     chunk,
     control,
     dead_letters,
@@ -25,7 +26,7 @@ from streams.stage import (
     collect_event_classes,
     order_topics,
     require_event_per_topic,
-    require_one_projector_per_topic,
+    require_rebuildable_tables,
     require_upstream_stages,
 )
 
@@ -42,10 +43,11 @@ STAGES: tuple[Stage, ...] = (
     erase.STAGE,
     runs.STAGE,
     judgements.STAGE,
+    answers.STAGE,
     dead_letters.STAGE,
 )
 
-require_one_projector_per_topic(STAGES)
+require_rebuildable_tables(STAGES)
 require_upstream_stages(STAGES)
 
 EVENT_CLASSES: tuple[type[EventData], ...] = collect_event_classes(STAGES)

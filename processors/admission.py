@@ -8,9 +8,9 @@ topic, by the broker's ACLs.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 from uuid import UUID
 
-from schemas.blob_keys import api_staging_prefix, upload_staging_prefix
 from schemas.errors import (
     CredentialsInUrl,
     InvalidRequest,
@@ -19,8 +19,23 @@ from schemas.errors import (
     UnreadableDocument,
     too_large_error,
 )
-from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn, Event
-from schemas.ports.stage_ports import ANY_SOURCE, DocumentOwners, IngressLimits, StagePorts
+from schemas.events import (
+    AmendmentAccepted,
+    DocumentAccepted,
+    DocumentAmended,
+    DocumentReceived,
+    DocumentRemoved,
+    DocumentWithdrawn,
+    Event,
+)
+from schemas.ids import api_staging_prefix, upload_staging_prefix
+from schemas.ports.stage_ports import (
+    ANY_SOURCE,
+    Admission,
+    DocumentOwners,
+    IngressLimits,
+    StagePorts,
+)
 from schemas.topics import RAW
 from schemas.urls import has_user_info
 from streams.codec import OWN_SOURCE_PREFIX
@@ -60,18 +75,46 @@ async def check_owner(event: Event[IngressData], document_id: UUID, ports: Stage
         )
 
 
-async def take_ownership(event: Event[IngressData], document_id: UUID, ports: StagePorts) -> None:
-    """Make the source of the newest revision the owner of the document.
+async def take_ownership(
+    event: Event[IngressData], accepted: DocumentAccepted, ports: StagePorts
+) -> None:
+    """Admit a revision, and make its source the owner of the document.
 
     The first of two sources that claim a new document at once becomes its owner. Raises like
     `check_owner`.
     """
-    changeable_sources = _resolve_changeable_sources(event, ports.limits)
-    owner = await _require_owners(ports).claim_ownership(
-        event.data.tenant, document_id, event.source, changeable_sources
+    owner = await _require_owners(ports).admit(
+        _make_admission(
+            event,
+            accepted,
+            source=event.source,
+            allowed=_resolve_changeable_sources(event, ports.limits),
+        )
     )
     # The owner after the statement: another source here means that it claimed the document first.
-    _check_owner_allowed(event, document_id, owner, {event.source})
+    _check_owner_allowed(event, accepted.document_id, owner, {event.source})
+
+
+async def admit_change(
+    event: Event[IngressData], accepted: AmendmentAccepted | DocumentRemoved, ports: StagePorts
+) -> None:
+    """Admit an amendment or a withdrawal; the document keeps its owner."""
+    await _require_owners(ports).admit(_make_admission(event, accepted))
+
+
+def _make_admission(
+    event: Event[IngressData],
+    accepted: DocumentAccepted | AmendmentAccepted | DocumentRemoved,
+    **ownership: Any,
+) -> Admission:
+    return Admission(
+        accepted.tenant,
+        accepted.document_id,
+        event.id,
+        accepted.order,
+        accepted.numbered,
+        **ownership,
+    )
 
 
 def _resolve_changeable_sources(event: Event[IngressData], limits: IngressLimits) -> frozenset[str]:

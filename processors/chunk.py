@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from engines.chunk import create_chunker
 from processors.outcomes import make_superseded_outcome
 from processors.transcribe import load_transcript
 from schemas.events import DocumentChunked, DocumentSuperseded, DocumentTranscribed, Event
+from schemas.generations import ChunkConfig
+from schemas.ports.engines import Chunker
 from schemas.ports.ledger import ClaimStatus, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import Row, TextRow
@@ -58,13 +61,12 @@ async def _chunk_transcript(pending_event: PendingEvent, ports: StagePorts) -> l
         return [make_superseded_outcome(pending_event)]
     data: DocumentTranscribed = pending_event.event.data
     transcript = await load_transcript(data, ports.blobs)
+    chunker = choose_chunker(data, ports.chunker)
     # Chunking a long text takes long enough to block the event loop.
     if len(transcript.markdown) > 20_000:
-        parents = await asyncio.to_thread(
-            ports.chunker.chunk, data.document_id, data.title, transcript
-        )
+        parents = await asyncio.to_thread(chunker.chunk, data.document_id, data.title, transcript)
     else:
-        parents = ports.chunker.chunk(data.document_id, data.title, transcript)
+        parents = chunker.chunk(data.document_id, data.title, transcript)
     parts = pack_parts(parents)
     return [
         Emission(
@@ -79,11 +81,17 @@ async def _chunk_transcript(pending_event: PendingEvent, ports: StagePorts) -> l
                 title=data.title,
                 language=data.language,
                 parents=part_parents,
+                extract=data.extract,
             ),
             ordinal=number,
         )
         for number, part_parents in enumerate(parts, 1)
     ]
+
+
+def choose_chunker(data: DocumentTranscribed, default: Chunker) -> Chunker:
+    """Return the chunker of the document's collection, else that of the generation."""
+    return create_chunker(ChunkConfig(**data.chunk.model_dump())) if data.chunk else default
 
 
 def pack_parts(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:

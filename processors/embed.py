@@ -11,7 +11,6 @@ from uuid import UUID
 import numpy as np
 
 from processors.outcomes import make_final_outcomes
-from schemas.blob_keys import make_blob_key
 from schemas.events import (
     ChunksEmbedded,
     DocumentChunked,
@@ -19,15 +18,14 @@ from schemas.events import (
     DocumentSuperseded,
     Event,
 )
-from schemas.ids import sha256_hex
+from schemas.ids import make_blob_key, sha256_hex
 from schemas.ports.engines import TextEmbedding
 from schemas.ports.ledger import ClaimStatus, MemoKey, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import ChildRow, ParentRow, PartCompletedRow, Row
 from schemas.topics import CHUNKED
 from schemas.values import ChildChunk, ChunkVector, format_embedding_text
-from streams.memoize import build_memo_key, memoize
-from streams.stage import Emission, PendingEvent, Stage
+from streams.stage import Emission, PendingEvent, Stage, build_memo_key, memoize
 
 VERSION = 1
 # Little-endian, so that cached bytes mean the same on every machine.

@@ -13,14 +13,14 @@ from typing import TypeVar
 from uuid import UUID
 
 from engines.extract.relations import unify_types
-from schemas.events import DocumentChunked, EntitiesExtracted, Event
+from schemas.events import DocumentChunked, DocumentTranscribed, EntitiesExtracted, Event
+from schemas.ports.engines import Extractor
 from schemas.ports.ledger import ClaimStatus, MemoKey, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import CHUNKED
 from schemas.values import Claim as Property
 from schemas.values import Extraction, Mention, ParentChunk, Relation
-from streams.memoize import build_memo_key, memoize
-from streams.stage import Emission, PendingEvent, Stage
+from streams.stage import Emission, PendingEvent, Stage, build_memo_key, memoize
 
 VERSION = 2
 ExtractedT = TypeVar("ExtractedT", Mention, Relation, Property)
@@ -39,7 +39,8 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
     ]
     requests = []
     for event in events:
-        data, engine = event.data, ports.extractor.fingerprint
+        data = event.data
+        engine = choose_extractor(data, ports.extractor).fingerprint
         passages = [ExtractionInput.from_parent(parent) for parent in data.parents]
         keys = [
             passage.make_memo_key(data.tenant, data.document_id, data.language, engine)
@@ -126,6 +127,11 @@ class ExtractionInput:
         return extracted_item.model_copy(update=update)
 
 
+def choose_extractor(data: DocumentChunked | DocumentTranscribed, default: Extractor) -> Extractor:
+    """Return the extractor with the schema of the document's collection, if it has one."""
+    return default.with_schema(data.extract) if data.extract else default
+
+
 def list_memo_keys(
     tenant: str,
     document_id: UUID,
@@ -149,15 +155,14 @@ async def _extract_entities(
 ) -> Emission:
     """Extract the entities of one part, and add new results to `cached_results`."""
     data, semaphore = event.data, asyncio.Semaphore(ports.parallel_extractions)
+    extractor = choose_extractor(data, ports.extractor)
 
     async def extract_all(positions: list[int]) -> list[bytes]:
         return await asyncio.gather(*(extract(inputs[position].parent) for position in positions))
 
     async def extract(parent: ParentChunk) -> bytes:
         async with semaphore:
-            return (
-                (await ports.extractor.extract([parent], data.language)).model_dump_json().encode()
-            )
+            return (await extractor.extract([parent], data.language)).model_dump_json().encode()
 
     results = await memoize(ports.memo, keys, extract_all, cached_results)
     # Later parts of the document may contain the same passage.

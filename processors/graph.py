@@ -21,14 +21,15 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
     revision = data.document_id, tuple(data.order), data.tenant
     for mention in data.mentions:
         yield MentionRow(
+            *revision,
             # Ids derive from the content, so a part that is delivered again has the same rows.
             content_id("mention", mention.chunk_id, mention.type, mention.key, mention.char_start),
-            *revision,
             **mention.model_dump(),
         )
     for relation in data.relations:
         (subject_type, subject_key), (object_type, object_key) = relation.subject, relation.object
         yield RelationRow(
+            *revision,
             content_id(
                 "relation",
                 relation.chunk_id,
@@ -37,7 +38,6 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
                 *relation.object,
                 relation.char_start,
             ),
-            *revision,
             subject_type=subject_type,
             subject_key=subject_key,
             object_type=object_type,
@@ -47,6 +47,7 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
     for claim in data.claims:
         subject_type, subject_key = claim.subject
         yield ClaimRow(
+            *revision,
             content_id(
                 "claim",
                 claim.chunk_id,
@@ -55,7 +56,6 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
                 claim.value,
                 claim.char_start,
             ),
-            *revision,
             subject_type=subject_type,
             subject_key=subject_key,
             **claim.model_dump(exclude={"subject"}),

@@ -24,7 +24,8 @@ VERSION = 1
 
 
 def project(event: Event[ChunksEmbedded]) -> Iterable[Row]:
-    data, order = event.data, tuple(event.data.order)
+    data = event.data
+    revision = data.document_id, tuple(data.order), data.tenant
     for chunk in data.vectors:
         vector = np.frombuffer(base64.b64decode(chunk.vector), dtype="<f2")
         if vector.shape != (data.dimension,):
@@ -33,27 +34,19 @@ def project(event: Event[ChunksEmbedded]) -> Iterable[Row]:
                 f"of {data.dimension}."
             )
         yield VectorRow(
-            chunk.chunk_id,
-            data.document_id,
-            order,
-            data.tenant,
-            vector,
-            chunk.background_dense,
-            chunk.background_maxsim,
+            *revision, chunk.chunk_id, vector, chunk.background_dense, chunk.background_maxsim
         )
         # Embedders without token states leave the length at 0.
         if data.states is not None and chunk.state_length:
             yield TokenStateRow(
+                *revision,
                 chunk.chunk_id,
-                data.document_id,
-                order,
-                data.tenant,
                 data.states.key,
                 chunk.state_offset,
                 chunk.state_length,
             )
     # The transaction that stores the last missing part of a revision moves the visibility pointer.
-    yield PartCompletedRow(data.document_id, order, data.tenant, "vectors", data.part, data.parts)
+    yield PartCompletedRow(*revision, "vectors", data.part, data.parts)
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:

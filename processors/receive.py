@@ -18,6 +18,7 @@ from uuid import UUID
 from engines.parse.text import copy_charset
 from processors.admission import (
     IngressData,
+    admit_change,
     check_owner,
     check_producer,
     check_size,
@@ -26,7 +27,6 @@ from processors.admission import (
     missing_blob_error,
     take_ownership,
 )
-from schemas.blob_keys import fetch_staging_prefix, make_blob_key, upload_staging_prefix
 from schemas.errors import (
     EngineUnavailable,
     LimitExceeded,
@@ -44,15 +44,20 @@ from schemas.events import (
     DocumentWithdrawn,
     Event,
 )
-from schemas.ids import compute_file_sha256, sha256_hex
+from schemas.ids import (
+    compute_file_sha256,
+    fetch_staging_prefix,
+    make_blob_key,
+    sha256_hex,
+    upload_staging_prefix,
+)
 from schemas.ports.engines import LocalFile
 from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import LatestRevision, StagePorts
 from schemas.topics import RAW
 from schemas.urls import redact_urls
 from schemas.values import MAX_NAME_BYTES, Amendment, BlobRef, DocumentFields, Origin
-from streams.memoize import build_memo_key, memoize
-from streams.stage import Emission, PendingEvent, Stage
+from streams.stage import Emission, PendingEvent, Stage, build_memo_key, memoize
 
 VERSION = 1
 AMENDMENT_STEP = 2**62
@@ -76,13 +81,17 @@ async def _admit(event: Event[IngressData], ports: StagePorts) -> Emission:
         return Emission(event, await _accept_document(event, event.data, ports))
     data = event.data
     ordered_event, common_fields, latest = await _resolve_target(event, data, ports)
+    accepted: DocumentRemoved | AmendmentAccepted
     if isinstance(data, DocumentWithdrawn):
         order = _order_after_latest(ordered_event, latest, [1], ports)
-        return Emission(event, DocumentRemoved(**common_fields, order=order, reason=data.reason))
-    suffix = [0, AMENDMENT_STEP, *_resolve_order(ordered_event, ports)]
-    order = _order_after_latest(ordered_event, latest, suffix, ports)
-    amended_fields = data.model_dump(include=set(Amendment.model_fields))
-    return Emission(event, AmendmentAccepted(**common_fields, order=order, **amended_fields))
+        accepted = DocumentRemoved(**common_fields, order=order, reason=data.reason)
+    else:
+        suffix = [0, AMENDMENT_STEP, *_resolve_order(ordered_event, ports)]
+        order = _order_after_latest(ordered_event, latest, suffix, ports)
+        amended_fields = data.model_dump(include=set(Amendment.model_fields))
+        accepted = AmendmentAccepted(**common_fields, order=order, **amended_fields)
+    await admit_change(event, accepted, ports)
+    return Emission(event, accepted)
 
 
 async def _accept_document(
@@ -91,7 +100,7 @@ async def _accept_document(
     check_url_credentials("content.url", data.content.url)
     check_url_credentials("source_uri", data.source_uri)
     # Before any bytes are fetched, unless the id derives from their hash.
-    if (document_id := data.resolve_document_id(get_numbering_source(event))) is not None:
+    if (document_id := resolve_document(event)) is not None:
         await check_owner(event, document_id, ports)
     blob, filename = await pin_bytes(event, data, ports)
     # Inline text without a file name is Markdown.
@@ -101,10 +110,8 @@ async def _accept_document(
     async with ports.blobs.open_local(blob.key) as path:
         file = LocalFile(path, filename, declared_type, blob.size, data.title, data.language)
         plan = await ports.parser.plan(file)
-    # After every other check, so that a rejected event does not acquire ownership.
-    await take_ownership(event, require_document_id(event, data, blob.sha256), ports)
     fields = data.model_dump(include=set(DocumentFields.model_fields))
-    return DocumentAccepted.model_validate(
+    accepted = DocumentAccepted.model_validate(
         fields
         | {
             "tenant": data.tenant,
@@ -130,6 +137,9 @@ async def _accept_document(
             "limited_to": data.limited_to,
         }
     )
+    # After every other check, so that a rejected event does not acquire ownership.
+    await take_ownership(event, accepted, ports)
+    return accepted
 
 
 async def _resolve_target(
@@ -138,7 +148,7 @@ async def _resolve_target(
     """Return the event, the common fields of the accepted event, and the document's newest
     revision.
     """
-    document_id = data.resolve_document_id(get_numbering_source(event))
+    document_id = resolve_document(event)
     if document_id is None:
         raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID.")
     latest = await ports.latest_revisions.fetch_latest(data.tenant, document_id)
@@ -206,6 +216,10 @@ def _make_origin(event: Event[IngressData], external_id: str | None) -> Origin:
 def _get_received_at(event: Event[IngressData]) -> datetime:
     # Never the clock: a retry has to publish the same event.
     return event.appended_at or datetime.fromtimestamp(0, UTC)
+
+
+def resolve_document(event: Event[IngressData]) -> UUID | None:
+    return event.data.resolve_document_id(get_numbering_source(event))
 
 
 def get_host(event: Event[IngressData]) -> str | None:
@@ -379,5 +393,7 @@ STAGE = Stage(
     emits=(DocumentAccepted, AmendmentAccepted, DocumentRemoved),
     batch_size=1,
     serves_all_generations=True,
+    resolve_document=resolve_document,
+    is_ordered=True,
     resolve_host=get_host,
 )

@@ -43,6 +43,7 @@ def project(event: Event[QueryEvent]) -> Iterable[Row]:
                 candidates=answer.candidates,
                 numbers=answer.numbers,
                 run_record=answer.run_record.model_dump(mode="json") if answer.run_record else None,
+                experiment=answer.experiment.model_dump(mode="json") if answer.experiment else None,
             )
         case RunStarted() as run:
             yield RunRow(

@@ -9,14 +9,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from engines.repetition import count_repeated_characters
+from engines.chunk.chunk_builder import count_repeated_characters
 from processors.outcomes import (
     make_amended_outcome,
     make_indexed_outcome,
     make_removed_outcome,
     make_superseded_outcome,
 )
-from schemas.blob_keys import make_blob_key
 from schemas.events import (
     AmendmentAccepted,
     DocumentAccepted,
@@ -27,15 +26,15 @@ from schemas.events import (
     Event,
     RemovalCompleted,
 )
-from schemas.ids import canonical_json, sha256_hex
+from schemas.generations import CollectionProcessing
+from schemas.ids import canonical_json, make_blob_key, sha256_hex
 from schemas.ports.engines import BlobStore, LocalFile, ParsePlan
 from schemas.ports.ledger import ClaimStatus, MemoKey, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import AmendmentRow, DocumentRow, Row, WithdrawalRow
 from schemas.topics import ACCEPTED
 from schemas.values import BlobRef, DocumentFields, Notice, Origin, Transcript
-from streams.memoize import build_memo_key, memoize
-from streams.stage import Emission, PendingEvent, Stage
+from streams.stage import Emission, PendingEvent, Stage, build_memo_key, memoize
 
 VERSION = 2
 MAX_TITLE_CHARS = 80
@@ -183,7 +182,7 @@ async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTran
             data.language,
         )
         plan = await ports.parser.plan(file)
-        parts = [await _parse_part(data, file, plan, part, ports) for part in plan.parts]
+        parts = await _parse_parts(data, file, plan, ports)
         transcript = ports.parser.assemble(file, plan, parts)
     language = (
         data.language
@@ -196,6 +195,9 @@ async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTran
     n_places = len(transcript.blocks) + sum(
         len(block.span.raw_cells or ()) for block in transcript.blocks
     )
+    processing = CollectionProcessing()
+    if data.collection is not None and ports.collections is not None:
+        processing = await ports.collections.fetch_processing(data.tenant, data.collection)
     inline = len(transcript.markdown.encode()) <= MAX_INLINE_BYTES and n_places <= MAX_INLINE_BLOCKS
     return DocumentTranscribed(
         tenant=data.tenant,
@@ -217,6 +219,8 @@ async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTran
         transcript=transcript if inline else None,
         blob=None if inline else await _store_transcript(transcript, data, ports),
         warnings=transcript.warnings,
+        chunk=processing.chunk,
+        extract=processing.extract,
     )
 
 
@@ -228,6 +232,19 @@ def make_part_key(
         {"sha256": data.blob.sha256, "name": file.name, "media_type": plan.media_type, "part": part}
     )
     return build_memo_key(data.tenant, data.document_id, engine, key_input)
+
+
+async def _parse_parts(
+    data: DocumentAccepted, file: LocalFile, plan: ParsePlan, ports: StagePorts
+) -> list[bytes]:
+    progress = ports.progress
+    report = progress.begin("transcribe", data.document_id, data.order) if progress else None
+    parts = list[bytes]()
+    for part in plan.parts:
+        parts.append(await _parse_part(data, file, plan, part, ports))
+        if report and plan.pages:
+            await report(min(plan.pages, len(parts) * plan.part_pages), plan.pages)
+    return parts
 
 
 async def _parse_part(

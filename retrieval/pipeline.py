@@ -16,17 +16,18 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeVar
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
-
 from retrieval.answering.answer_drafts import AnswerDraft
 from retrieval.answering.drafting import weigh_contexts, write_judged_draft
 from retrieval.answering.evidence import Evidence
 from retrieval.answering.judge import JudgedDraft
 from retrieval.answering.response_builder import build_response, build_trace
-from retrieval.question.document_links import find_ask, format_assumption
 from retrieval.question.query_plan import QueryPlan, narrow_question
-from retrieval.question.stated_filters import format_dropped_filter, format_filter_assumption
+from retrieval.question.stated_filters import (
+    find_ask,
+    format_assumption,
+    format_dropped_filter,
+    format_filter_assumption,
+)
 from retrieval.ranking.bridges import follow_bridges
 from retrieval.ranking.candidate_retrieval import (
     ChannelCandidates,
@@ -34,22 +35,33 @@ from retrieval.ranking.candidate_retrieval import (
     find_links,
     retrieve_chunks,
 )
-from retrieval.ranking.cypher_writing import write_cypher_by_model
 from retrieval.ranking.entity_aliases import (
     apply_aliases,
     format_alias_assumption,
     link_aliases,
     link_stated_aliases,
 )
-from retrieval.ranking.fact_retrieval import retrieve_facts
-from retrieval.ranking.fusion import Fusion, FusionInput, compute_word_evidence, fuse_candidates
-from retrieval.ranking.fusion_terms import score_terms
-from retrieval.ranking.graph_facts import retrieve_graph_evidence
-from retrieval.ranking.model_planning import ModelUse, plan_by_model, route_by_model
-from retrieval.ranking.parent_expansion import RankedParent, expand_to_parents, fold_parents
+from retrieval.ranking.fusion import (
+    Fusion,
+    FusionInput,
+    compute_word_evidence,
+    fuse_candidates,
+    score_terms,
+)
+from retrieval.ranking.graph_facts import retrieve_facts, retrieve_graph_evidence
+from retrieval.ranking.passages import RankedParent, expand_to_parents, fold_parents
+from retrieval.ranking.planning import (
+    ModelUse,
+    choose_route,
+    drop_graph,
+    escalate_query,
+    plan_by_model,
+    route_by_model,
+    write_cypher_by_model,
+)
 from retrieval.ranking.query_context import QueryContext, RetrievalResources
 from retrieval.ranking.relevance import check_relevance
-from retrieval.ranking.reranking import RerankResult, rerank_parents
+from retrieval.ranking.reranking import RerankResult, rerank_parents, weigh_tokens
 from retrieval.ranking.retrieval_result import (
     PassageReader,
     Ranking,
@@ -58,10 +70,9 @@ from retrieval.ranking.retrieval_result import (
     attach_results,
     date_result,
 )
-from retrieval.ranking.routing import choose_route, drop_graph, escalate_query
-from retrieval.ranking.token_weights import weigh_tokens
 from schemas.channels import GraphProfile
 from schemas.errors import AnabranchError
+from schemas.ports.engines import TokenWeighting
 from schemas.ports.search import ChunkView, IndexSnapshot
 from schemas.questions import QueryRequest, QueryResponse, Route, SearchResponse, Trace
 
@@ -150,6 +161,7 @@ async def run_pipeline(
     documents. With an `answer_plan`, `query.plan` is for other words than the question's, and that
     plan is for answering it.
     """
+    # One function, so that the steps stand in their order on one page.
     # An escalated run passes its route, and its plan is made.
     if route is None:
         query, route, planning_uses = await steps.plan_and_route(query)
@@ -271,11 +283,7 @@ class LiveSteps:
             yield snapshot
 
     async def search(
-        self,
-        query: QueryContext,
-        snapshot: IndexSnapshot,
-        route: Route,
-        depth: int | None,
+        self, query: QueryContext, snapshot: IndexSnapshot, route: Route, depth: int | None
     ) -> tuple[QueryContext, RetrievalResult]:
         query = await self.resources.calibrate(query, snapshot.generation.name)
         # 3. Link the entities that the question names by an alias, and the documents that it names;
@@ -464,13 +472,15 @@ class LiveSteps:
             profile.word_idf == "unnamed" and not inputs.named
         )
 
-        async def weigh_words() -> NDArray[np.float32] | None:
+        async def weigh_words() -> TokenWeighting | None:
             [spans] = await self.resources.embedder.locate_tokens([plan.text_to_embed])
             states = candidates.embedded_query.states if candidates.embedded_query else None
             # A long question is cut before the embedding.
             if states is None or len(spans) != len(states):
                 return None
-            return weigh_tokens(plan.text_to_embed, spans, plan.language, idf)
+            weights = weigh_tokens(plan.text_to_embed, spans, plan.language, idf)
+            share = compute_word_evidence(inputs, query.profile.fusion)
+            return None if weights is None else TokenWeighting(weights, profile.background, share)
 
         with query.stopwatch.measure_step("rerank"):
             reranked = await rerank_parents(
@@ -483,7 +493,6 @@ class LiveSteps:
                 profile,
                 names_document=bool(inputs.named),
                 weigh_tokens=weigh_words if weighs_words and idf else None,
-                weighed_share=compute_word_evidence(inputs, query.profile.fusion),
             )
         query.usage.rerank_requests += reranked.requests
         return reranked

@@ -18,7 +18,12 @@ from pydantic import ValidationError
 
 from engines.personal_identifiers import find_unknown_regions
 from schemas.budgets import BudgetProfile
-from schemas.errors import ConfigurationError, InvalidRequest, unknown_resource_error
+from schemas.errors import (
+    ConfigurationError,
+    InvalidRequest,
+    format_invalid_fields,
+    unknown_resource_error,
+)
 from schemas.ids import sha256_hex
 from schemas.profiles import (
     FILE_MODELS,
@@ -30,7 +35,7 @@ from schemas.profiles import (
     WorkflowProfile,
 )
 from schemas.questions import SearchRequest
-from schemas.validation_errors import format_invalid_fields
+from schemas.run_records import FORMER_SETTINGS
 from schemas.values import Value
 
 Settings = dict[str, Any]
@@ -326,7 +331,18 @@ def _report_invalid(profile: Path | str) -> Iterator[None]:
         yield
         return
     except ValidationError as error:
-        reason = format_invalid_fields(error.errors(include_input=False), "the file")
+        problems = error.errors(include_input=False)
+        reason = format_invalid_fields(problems, "the file")
+        # A whole section, such as `judge` in the file of a fusion profile, is at the wrong place.
+        former = [
+            name
+            for problem in problems
+            if problem["type"] == "extra_forbidden"
+            and "." in (name := ".".join(map(str, problem["loc"])))
+            and any(f"{one}.".startswith(f"{name}.") for one in FORMER_SETTINGS)
+        ]
+        if former:
+            reason += f". Remove {', '.join(former)}, which is no longer a setting"
     except InvalidRequest as error:
         reason = f"profiles: {error.detail} {error.remedy}".rstrip(".")
     # YAML also raises the errors of Python, such as for the date 2026-13-01.

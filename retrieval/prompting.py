@@ -17,9 +17,10 @@ CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
 
-PromptName = Literal[
-    "answer", "cypher", "facts", "graph", "judge", "plan", "retry", "route", "search", "standalone"
-]
+Extension = Literal["facts", "graph", "retry", "search"]
+PromptName = (
+    Extension | Literal["answer", "cypher", "judge", "plan", "route", "standalone", "summary"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def render_prompt(name: PromptName, profile: PromptProfile, language: str | None
     )
 
 
-def extend_prompt(prompt: Prompt, name: Literal["facts", "graph", "retry", "search"]) -> Prompt:
+def extend_prompt(prompt: Prompt, name: Extension) -> Prompt:
     """Return the prompt with further rules: how to use facts or the graph, stricter ones, or when
     to ask for another search.
     """

@@ -7,26 +7,28 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.language import estimate_tokens
 from retrieval.answering.evidence import Evidence
-from retrieval.model_budget import ModelBudget
 from retrieval.pipeline import Goal, LiveSteps, PipelineResult, run_pipeline
 from retrieval.profiles import ProfileCatalog
-from retrieval.question.query_plan import QueryPlan, plan_query
-from retrieval.question.standalone_question import rewrite_by_rules
-from retrieval.ranking.model_planning import rewrite_by_model
-from retrieval.ranking.parent_expansion import RankedParent, limit_per_document
+from retrieval.question.query_plan import QueryPlan, plan_query, rewrite_by_rules
+from retrieval.ranking.passages import RankedParent, limit_per_document
+from retrieval.ranking.planning import rewrite_by_model
 from retrieval.ranking.query_context import (
-    AcquireSlot,
+    ModelBudget,
     QueryContext,
-    QueryEmbeddingCache,
     RetrievalResources,
-    acquire_no_slot,
+    Stopwatch,
     format_readers_key,
 )
-from retrieval.ranking.reranking import DEFAULT_CACHE_BYTES, TokenStateReader, UnpackTokenStates
 from retrieval.ranking.retrieval_result import RetrievalResult, get_numbers
 from retrieval.redaction import Redactor
 from retrieval.runs.answer_cache import AnswerCache, AnswerKey
+from retrieval.runs.graph_summary import SummaryOutcome, build_summary_task
+from retrieval.runs.recorded_run import RecordedRun
 from retrieval.runs.run_record import (
     PublishRunEvent,
     QueryOutcome,
@@ -36,23 +38,13 @@ from retrieval.runs.run_record import (
     build_run_record,
     discard_event,
 )
-from retrieval.timing import Clock, Stopwatch
 from schemas.budgets import NO_PRICES, PriceTable
+from schemas.errors import NotFound, unknown_resource_error
 from schemas.events import QueryAnswered
 from schemas.ids import sha256_hex
-from schemas.ports.calibrations import CalibrationStore
-from schemas.ports.engines import (
-    BlobStore,
-    ChatModel,
-    Embedder,
-    LanguageDetector,
-    NameNormalizer,
-    Reranker,
-    SentenceSplitter,
-)
-from schemas.ports.graph import GraphServer
+from schemas.ports.engines import LanguageDetector
 from schemas.ports.metering import use_meter
-from schemas.ports.search import SearchIndex
+from schemas.ports.search import SnapshotVersion
 from schemas.principals import Principal
 from schemas.profiles import Profile
 from schemas.questions import (
@@ -65,6 +57,10 @@ from schemas.questions import (
     Trace,
     ignore_progress,
 )
+from schemas.run_records import GraphSummary
+
+QUICK_MS = 1_000.0
+"""Well below the pause of an erasure between withdrawing a document and looking for its runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +92,14 @@ def list_ranked_passages(
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddedTexts:
+    vectors: Sequence[NDArray[np.float32]]
+    dimension: int
+    n_tokens: int
+    """Estimated."""
+
+
 class Retriever:
     """Search and query the index.
 
@@ -106,49 +110,17 @@ class Retriever:
 
     def __init__(
         self,
-        search: SearchIndex,
-        embedder: Embedder,
-        reranker: Reranker | None,
-        chat: ChatModel | None,
-        blobs: BlobStore,
+        resources: RetrievalResources,
         languages: LanguageDetector,
-        sentences: SentenceSplitter,
-        names: NameNormalizer,
-        unpack_states: UnpackTokenStates,
         profiles: ProfileCatalog,
-        clock: Clock,
         publish: PublishRunEvent = discard_event,
         *,
         answer_cache: AnswerCache | None = None,
-        embedding_cache: QueryEmbeddingCache | None = None,
-        planner: ChatModel | None = None,
-        router: ChatModel | None = None,
-        judge: ChatModel | None = None,
-        calibrations: CalibrationStore | None = None,
-        graph: GraphServer | None = None,
-        acquire_slot: AcquireSlot = acquire_no_slot,
         prices: PriceTable = NO_PRICES,
-        state_cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
-        self._resources = RetrievalResources(
-            search,
-            embedder,
-            reranker,
-            chat,
-            sentences,
-            TokenStateReader(blobs, unpack_states, state_cache_bytes),
-            clock,
-            embedding_cache,
-            planner,
-            router,
-            judge,
-            calibrations,
-            graph,
-            acquire_slot,
-        )
-        self._languages, self._names, self._profiles = languages, names, profiles
-        self._clock, self._publish, self._answer_cache = clock, publish, answer_cache
-        self._prices = prices
+        self._resources, self._clock = resources, resources.clock
+        self._languages, self._profiles = languages, profiles
+        self._publish, self._answer_cache, self._prices = publish, answer_cache, prices
 
     async def search(
         self,
@@ -180,23 +152,30 @@ class Retriever:
         """
         query_context = self._start_run(caller, request, run_id, generation, on_progress)
         outcome = await self._run_cached(query_context, self._run_query)
-        debug = DebugInfo(
-            candidates=outcome.answered_event.candidates, numbers=outcome.answered_event.numbers
-        )
-        return (
-            outcome.response.model_copy(update={"debug": debug})
-            if request.debug
-            else outcome.response
-        )
+        if not request.debug:
+            return outcome.response
+        answered = outcome.answered_event
+        debug = DebugInfo(candidates=answered.candidates, numbers=answered.numbers)
+        return outcome.response.model_copy(update={"debug": debug})
+
+    async def embed(self, caller: Principal, model: str, texts: Sequence[str]) -> EmbeddedTexts:
+        """Embed texts as passages of the index. Raises NotFound for another model than its own."""
+        embedder = self._resources.embedder
+        if model != embedder.model:
+            raise unknown_resource_error(
+                "embedding model", repr(model), f"The index has vectors of {embedder.model!r}."
+            )
+        async with self._resources.acquire_slot(caller.tenant):
+            embeddings = await embedder.embed(texts)
+        vectors = [embedding.vector.astype(np.float32) for embedding in embeddings]
+        return EmbeddedTexts(vectors, embedder.dimension, sum(map(estimate_tokens, texts)))
 
     async def dry_run(self, caller: Principal, request: SearchRequest) -> DryRun:
         """Run a query (for a QueryRequest) or a search without publishing anything."""
         # Nothing is published, so the run needs no id.
         query = self._build_context(caller, request, UUID(int=0))
-        if isinstance(request, QueryRequest):
-            result = await self._run_pipeline(query, "answer")
-        else:
-            result = await self._run_pipeline(query, "results")
+        goal: Goal = "answer" if isinstance(request, QueryRequest) else "results"
+        result = await self._run_pipeline(query, goal)
         query, retrieval, response = result.query, result.retrieval, result.response
         assert response is not None
         refused = (
@@ -234,6 +213,14 @@ class Retriever:
         assert result.evidence is not None
         return result.query.plan, result.retrieval, result.evidence
 
+    async def embed_question(
+        self, caller: Principal, request: SearchRequest
+    ) -> tuple[NDArray[np.float32], str | None]:
+        """Return the vector of the question, as the semantic channel uses it, and its language."""
+        query = replace(self._build_context(caller, request, UUID(int=0)), use_cache=True)
+        embedding = await self._resources.get_embed(query)(query.plan.text_to_embed)
+        return embedding.vector, query.plan.language
+
     async def rank_documents(
         self, caller: Principal, request: SearchRequest, depth: int = 100
     ) -> list[tuple[UUID, str | None, float]]:
@@ -248,6 +235,31 @@ class Retriever:
             query = replace(query, profile=isolate_channel(query.profile))
         result = await self._run_pipeline(query, "ranking", depth)
         return collapse_to_documents(result.retrieval.ranking.parents)[:depth]
+
+    async def summarize_graph(self, caller: Principal, run: RecordedRun) -> GraphSummary:
+        """Summarize the graph around a recorded answer. Equal requests are cached as answers are.
+
+        Raises InvalidRequest with code NO_GRAPH_FACTS or NO_CHAT_MODEL, and what
+        `SummaryTask.write` raises.
+        """
+        task = build_summary_task(run, self._resources.chat)
+
+        async def summarize() -> SummaryOutcome:
+            async with (
+                self._resources.acquire_slot(caller.tenant),
+                self._resources.search.open_snapshot(None, caller.readers) as snapshot,
+            ):
+                version = SnapshotVersion(caller.tenant, snapshot.generation.name, snapshot.state)
+            return SummaryOutcome(await task.write(self._prices), version)
+
+        if self._answer_cache is None:
+            return (await summarize()).response
+        readers = format_readers_key(caller.readers)
+        key = (caller.tenant, readers, run.response.generation, "summary", task.content_sha256)
+        outcome, is_cached = await self._answer_cache.get_or_answer(key, summarize)
+        unused = {"cached": True, "model_calls": 0, "tokens": 0, "cost": 0.0, "usage": []}
+        changes = {"run_id": run.response.run_id, **(unused if is_cached else {})}
+        return outcome.response.model_copy(update=changes)
 
     def _start_run(
         self,
@@ -306,7 +318,6 @@ class Retriever:
             question,
             request.language,
             self._languages,
-            self._names,
             profile.plan,
             request.filters if infers_filters else None,
         )
@@ -320,23 +331,40 @@ class Retriever:
 
         The answered event is published for this run in either case.
         """
-        cache_key = make_cache_key(query_context)
-        if self._answer_cache is None or cache_key is None:
+        cache_key, stopwatch = make_cache_key(query_context), query_context.stopwatch
+
+        async def answer() -> QueryOutcome[ResponseT]:
             outcome = await answer_fresh(query_context)
+            # An erasure awaits the events of quick answers: see `DocumentEraser`.
+            if stopwatch.get_timings_ms()["total"] > QUICK_MS:
+                await self._refuse_erased(outcome.answered_event)
+            return outcome
+
+        if self._answer_cache is None or cache_key is None:
+            outcome = await answer()
         else:
-            outcome, is_cached = await self._answer_cache.get_or_answer(
-                cache_key, lambda: answer_fresh(query_context)
-            )
+            outcome, is_cached = await self._answer_cache.get_or_answer(cache_key, answer)
             # Each caller gets a run and an event of its own, although the answer was computed once.
-            outcome = (
-                outcome.copy_for_run(
-                    query_context.run_id, self._clock(), query_context.stopwatch.get_timings_ms()
+            if is_cached:
+                outcome = outcome.copy_for_run(
+                    query_context.run_id, self._clock(), stopwatch.get_timings_ms()
                 )
-                if is_cached
-                else outcome
-            )
-        self._publish(outcome.answered_event)
+        # A cached answer may be that of a question outside of the experiment.
+        arm = query_context.request.arm
+        self._publish(outcome.answered_event.model_copy(update={"experiment": arm}))
         return outcome
+
+    async def _refuse_erased(self, answered: QueryAnswered) -> None:
+        """Raise NotFound if a document is erased meanwhile: nothing of it may be recorded."""
+        documents = [UUID(candidate["document_id"]) for candidate in answered.candidates]
+        if record := answered.run_record:
+            documents += [evidence.document_id for evidence in record.graph_evidence]
+        if await self._resources.search.find_erased(documents):
+            raise NotFound(
+                f"A document was erased while run {answered.run_id} read it.",
+                code="RUN_ERASED",
+                remedy="Send the query again.",
+            )
 
     async def _run_pipeline(
         self, query: QueryContext, goal: Goal, depth: int | None = None
@@ -402,19 +430,11 @@ def make_cache_key(query: QueryContext) -> AnswerKey | None:
 
 def isolate_channel(profile: Profile) -> Profile:
     """Return the profile without additions to a channel's scores, to measure it against others."""
-    isolated: Profile = profile.model_copy(
-        update={
-            "fusion": profile.fusion.model_copy(
-                update={
-                    **dict.fromkeys(("bigram", "named", "bridged", "rrf_bridged", "title"), 0.0),
-                    **dict.fromkeys(("freshness", "metadata", "entity_overlap", "hop"), 0.0),
-                    "edge_types": {},
-                }
-            ),
-            "rerank": profile.rerank.model_copy(update={"reranker": "none"}),
-        }
-    )
-    return isolated
+    addends = ("bigram", "named", "bridged", "title", "freshness", "metadata")
+    weights = dict.fromkeys((*addends, "entity_overlap", "hop"), 0.0)
+    fusion = profile.fusion.model_copy(update={**weights, "edge_types": {}})
+    rerank = profile.rerank.model_copy(update={"reranker": "none"})
+    return profile.model_copy(update={"fusion": fusion, "rerank": rerank})
 
 
 def collapse_to_documents(parents: Sequence[RankedParent]) -> list[tuple[UUID, str | None, float]]:

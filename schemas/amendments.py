@@ -90,10 +90,8 @@ def resolve_amendments(statements: Sequence[FieldStatement]) -> ResolvedFields |
     if latest is None:
         return None
     effective = {path: value for path, (value, _) in _resolve_effective(statements)[0].items()}
-    revision_fields, amended_values = (
-        latest.fields,
-        {name: value for (name, key), value in effective.items() if key is None},
-    )
+    revision_fields = latest.fields
+    amended_values = {name: value for (name, key), value in effective.items() if key is None}
     amended_metadata = {key: value for (name, key), value in effective.items() if key is not None}
     metadata = {**revision_fields.get("metadata", {}), **amended_metadata}
     return ResolvedFields(

@@ -40,10 +40,8 @@ class CallBatcher(Generic[CallT, ResultT]):
         batch: list[tuple[CallT, asyncio.Future[ResultT]]] = []
         try:
             while self._waiting:
-                batch, self._waiting = (
-                    self._waiting[: self._max_calls],
-                    self._waiting[self._max_calls :],
-                )
+                batch = self._waiting[: self._max_calls]
+                self._waiting = self._waiting[self._max_calls :]
                 await self._run_together(batch)
         except BaseException:
             # Their own tasks were not cancelled: they may call again.

@@ -16,65 +16,32 @@ from schemas.prompts import PromptProfile
 from schemas.values import Value
 
 DEFAULT_EF_SEARCH = 100
-DEFAULT_MAX_MENTIONS = 2_000
 
 
 class ChannelProfile(Value):
     """Settings of one retrieval channel."""
 
     enabled: bool = Field(True, description="Search this channel.")
-    k: int = Field(
-        50,
-        ge=1,
-        le=1000,
-        title="Candidates",
-        description="Maximum number of candidates from this channel.",
-    )
-    timeout_s: float = Field(
-        10.0,
-        gt=0,
-        le=120,
-        title="Time-out",
-        description=(
-            "Seconds after which the channel is abandoned; the other channels are unaffected."
-        ),
-    )
+    k: int = Field(50, ge=1, le=1000, title="Candidates")
+    """Maximum number of candidates from this channel."""
+    timeout_s: float = Field(10.0, gt=0, le=120, title="Time-out")
+    """Seconds after which the channel is abandoned; the other channels are unaffected."""
 
 
 class LexicalProfile(ChannelProfile):
     """Settings of the lexical channel."""
 
-    budget: int = Field(
-        5000,
-        ge=1,
-        title="Candidate budget",
-        description="Chunks to score before frequent terms are only searched in conjunctions.",
-    )
-    foreign_below: int = Field(
-        200,
-        ge=0,
-        le=1_000_000,
-        title="Small corpus",
-        description=(
-            "Chunks of the tenant below which hits in another language than the question count: a "
-            "name that both share may be the only match. In larger corpora they are dropped."
-        ),
-    )
+    budget: int = Field(5000, ge=1, title="Candidate budget")
+    """Chunks to score before frequent terms are only searched in conjunctions."""
 
 
 class SemanticProfile(ChannelProfile):
     """Settings of the semantic channel."""
 
-    ef_search: int = Field(
-        DEFAULT_EF_SEARCH,
-        ge=10,
-        le=1000,
-        title="Search width",
-        description=(
-            "Candidates that the vector index (HNSW) keeps while it searches. More find more of "
-            "the nearest chunks and take longer. Exact searches ignore it."
-        ),
-    )
+    ef_search: int = Field(DEFAULT_EF_SEARCH, ge=10, le=1000, title="Search width")
+    """Candidates that the vector index (HNSW) keeps while it searches. More find more of the
+    nearest chunks and take longer. Exact searches ignore it.
+    """
 
 
 GraphStrategy = Literal["entity_search", "traversal", "hybrid", "pagerank"]
@@ -83,111 +50,51 @@ GraphStrategy = Literal["entity_search", "traversal", "hybrid", "pagerank"]
 class GraphProfile(ChannelProfile):
     """Settings of the graph channel."""
 
-    hops: int = Field(
-        2, ge=1, le=3, description="Maximum distance from an entity that the question names."
-    )
-    fan_out: int = Field(
-        25, ge=1, le=200, description="Edges to follow from each node, heaviest first."
-    )
-    strategy: GraphStrategy = Field(
-        "hybrid",
-        description=(
-            "Chunks to find: `entity_search`, those that mention an entity that the question "
-            "names; `traversal`, those that mention an entity at the end of a path from one; "
-            "`hybrid`, both; `pagerank`, both, and those that mention an entity that another of "
-            "them mentions, by their share of a random walk that restarts at the entities that the "
-            "question names (personalized PageRank)."
-        ),
-    )
-    damping: float = Field(
-        0.5,
-        ge=0.1,
-        le=0.95,
-        description=(
-            "For strategy `pagerank`: probability of following an edge instead of restarting."
-        ),
-    )
-    aliases: bool = Field(
-        True,
-        description=(
-            "Link the question to entities by the aliases that people gave them or documents "
-            "state. An alias that no document holds is replaced by the entity's name."
-        ),
-    )
-    fuzzy: int = Field(
-        1,
-        ge=0,
-        le=2,
-        description=(
-            "Edits by which a name in the question may differ from an entity that it is taken for. "
-            "Only capitalized names without digits that no document holds; 0 never."
-        ),
-    )
-    fuzzy_letters: int = Field(
-        5, ge=4, le=30, description="Letters that each misspelled word of such a name must have."
-    )
-    decay: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="Factor by which a score shrinks with each hop; not for strategy `pagerank`.",
-    )
-    backend: Literal["sql", "bolt"] = Field(
-        "sql",
-        description=(
-            "Follow relations in the tables, or on the graph server of `GRAPH__BOLT_URL`. The "
-            "server gets half of the channel's time-out; when it fails, the tables serve."
-        ),
-    )
-    model: Literal["rules", "default"] = Field(
-        "rules",
-        description=(
-            "With backend `bolt`, for questions about a relation: follow relations by the built-in "
-            "Cypher, or run Cypher of the chat model of `PLAN__` first."
-        ),
-    )
-    model_timeout_s: float = Field(
-        10.0,
-        gt=0,
-        le=120,
-        title="Time-out of the model",
-        description="Seconds to wait for the model's Cypher.",
-    )
-    prompt: PromptProfile = Field(
-        PromptProfile(), description="Prompt of the model that writes Cypher."
-    )
-    max_mentions: int = Field(
-        DEFAULT_MAX_MENTIONS,
-        ge=1,
-        le=100_000,
-        description=(
-            "Maximum number of mentions of each entity that are searched. A name on every page "
-            "says little about any."
-        ),
-    )
-    facts: int = Field(
-        8,
-        ge=0,
-        le=50,
-        description=(
-            "Relations and claims about the entities of the question to read with the passages, "
-            "each with the sentence that states it. They fit into `answer.context_tokens`. 0 reads "
-            "none."
-        ),
-    )
-    claim_chunks: int = Field(
-        50,
-        ge=0,
-        le=1000,
-        description="Best chunks whose claims are read. 0 reads relations only.",
-    )
+    hops: int = Field(2, ge=1, le=3)
+    """Maximum distance from an entity that the question names."""
+    fan_out: int = Field(25, ge=1, le=200)
+    """Edges to follow from each node, heaviest first."""
+    strategy: GraphStrategy = "hybrid"
+    """Chunks to find: `entity_search`, those that mention an entity that the question names;
+    `traversal`, those that mention an entity at the end of a path from one; `hybrid`, both;
+    `pagerank`, both, and those that mention an entity that another of them mentions, by their share
+    of a random walk that restarts at the entities that the question names (personalized PageRank).
+    """
+    aliases: bool = True
+    """Link the question to entities by the aliases that people gave them or documents state. An
+    alias that no document holds is replaced by the entity's name.
+    """
+    fuzzy: int = Field(1, ge=0, le=2)
+    """Edits by which a name in the question may differ from an entity that it is taken for. Only
+    capitalized names without digits that no document holds; 0 never.
+    """
+    decay: float = Field(0.5, gt=0, le=1)
+    """Factor by which a score shrinks with each hop; not for strategy `pagerank`."""
+    backend: Literal["sql", "bolt"] = "sql"
+    """Follow relations in the tables, or on the graph server of `GRAPH__BOLT_URL`. The server gets
+    half of the channel's time-out; when it fails, the tables serve.
+    """
+    model: Literal["rules", "default"] = "rules"
+    """With backend `bolt`, for questions about a relation: follow relations by the built-in Cypher,
+    or run Cypher of the chat model of `PLAN__` first.
+    """
+    model_timeout_s: float = Field(10.0, gt=0, le=120, title="Time-out of the model")
+    """Seconds to wait for the model's Cypher."""
+    prompt: PromptProfile = PromptProfile()
+    """Prompt of the model that writes Cypher."""
+    facts: int = Field(8, ge=0, le=50)
+    """Relations and claims about the entities of the question to read with the passages, each with
+    the sentence that states it. They fit into `answer.context_tokens`. 0 reads none.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelDeclaration:
     """A channel with its default settings and its default weight in fusion.
 
-    `mode` is the request mode that searches it; mode `hybrid` searches every channel.
+    `mode` is the request mode that searches it; mode `hybrid` searches every channel. One whose
+    default weight is 0 is searched only where a profile gives it a weight or a request names it:
+    its candidates change the scores of the others even with weight 0.
     """
 
     name: str

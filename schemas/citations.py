@@ -1,12 +1,12 @@
-"""Citations of an answer: quotes, graph facts, and the steps of its paths."""
+"""Citations of an answer: quotes, facts of the graph, and the steps of its paths."""
 
 from __future__ import annotations
 
+from typing import Literal
 from uuid import UUID
 
 from pydantic import Field
 
-from schemas.graph_facts import GraphFactKind
 from schemas.values import Span, Value
 
 
@@ -26,9 +26,8 @@ class Citation(Value):
     spans: list[Span] = Field(description="Position of the quote in the document.")
     quote: str = Field(description="Verbatim text. For a table, the row.")
     header: list[str] | None = Field(None, description="Header cells, for a quote from a table.")
-    redacted: list[tuple[int, int]] = Field(
-        [], description="Character ranges of the quote that are redacted."
-    )
+    redacted: list[tuple[int, int]] = []
+    """Character ranges of the quote that are redacted."""
 
 
 class GraphFact(Citation):
@@ -37,20 +36,16 @@ class GraphFact(Citation):
     """
 
     n: int = Field(description="Number among what was read, after those of the passages.")
-    kind: GraphFactKind = Field(
-        description="Whether it relates two entities or claims a property of one."
-    )
+    kind: GraphFactKind
+    """Relation between two entities, or claim about a property of one."""
     subject: str = Field(description="The entity, as the quote names it.")
-    predicate: str = Field(
-        description=(
-            "Type of the relation or property, as the extractor names it: `related_to` if a "
-            "sentence names both entities and nothing more is known. Not the document's words."
-        )
-    )
+    predicate: str
+    """Type of the relation or property, as the extractor names it: `related_to` if a sentence names
+    both entities and nothing more is known. Not the document's words.
+    """
     object: str = Field(description="The other entity, or the value, as the quote has it.")
-    hop: int = Field(
-        description="Relations from an entity that the question names to this one; 0 for a claim."
-    )
+    hop: int
+    """Relations from an entity that the question names to this one; 0 for a claim."""
 
 
 class RelationHop(Value):
@@ -83,3 +78,31 @@ class AnswerHop(Value):
     spans: list[Span] = Field(description="Position of the quote in the document.")
     quote: str = Field(description="Verbatim text around the name.")
     target: HopTarget = Field(description="The document of that name.")
+
+
+GraphFactKind = Literal["relation", "claim"]
+
+
+class GraphEvidence(Value):
+    """A relation or claim about an entity that the question names, and where a chunk states it.
+
+    Names and values are places in the document's Markdown, so that each is read from the text.
+    """
+
+    kind: GraphFactKind
+    hop: int = Field(description="Relations from a named entity to this one; 0 for a claim.")
+    predicate: str = Field(description="Type of the relation, or property that is claimed.")
+    weight: float
+    subject_id: UUID
+    object_id: UUID | None = Field(None, description="Null for a claim.")
+    subject_seed: int | None = None
+    """Number of the name in the question, if the question names the subject."""
+    object_seed: int | None = None
+    """Number of the name in the question, if the question names the object."""
+    subject_span: tuple[int, int]
+    object_span: tuple[int, int]
+    document_id: UUID
+    parent_id: UUID
+    chunk_id: UUID
+    char_start: int = Field(description="Start of the evidence: a sentence, or the claimed value.")
+    char_end: int

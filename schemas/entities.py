@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
+
+from schemas.models import Request
 
 MAX_ALIASES = 100
 """Most aliases that people may give to one entity."""
@@ -36,40 +38,27 @@ EntityType = Annotated[
 ]
 
 
-class EntityAmendment(BaseModel):
+class EntityAmendment(Request):
     """Changes to the aliases and the type of an entity."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    add_aliases: list[Alias] = Field(
-        [],
-        max_length=MAX_ALIASES,
-        description=(
-            "Names to add. A question that uses one is linked to the entity. Case, accents, "
-            "punctuation and a leading `the`, `a` or `an` do not matter."
-        ),
-    )
-    remove_aliases: list[Alias] = Field(
-        [], max_length=MAX_ALIASES, description="Added or found aliases to remove."
-    )
-    type: EntityType | None = Field(
-        None, description="Type to set, such as ORG. Null: the type that documents state."
-    )
+    add_aliases: list[Alias] = Field([], max_length=MAX_ALIASES)
+    """Names to add. A question that uses one is linked to the entity. Case, accents, punctuation
+    and a leading `the`, `a` or `an` do not matter.
+    """
+    remove_aliases: list[Alias] = Field([], max_length=MAX_ALIASES)
+    """Added or found aliases to remove."""
+    type: EntityType | None = None
+    """Type to set, such as ORG. Null: the type that documents state."""
 
 
-class EntityMergeRequest(BaseModel):
+class EntityMergeRequest(Request):
     """The entity that another one becomes part of."""
-
-    model_config = ConfigDict(extra="forbid")
 
     into: UUID = Field(description="Id of the entity, which gives its name and its type.")
 
 
-class EntitySplitRequest(BaseModel):
+class EntitySplitRequest(Request):
     """The part of an entity that becomes an entity of its own again."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    part: str = Field(
-        min_length=1, max_length=1024, description="Id of the part, or a name whatever its case."
-    )
+    part: str = Field(min_length=1, max_length=1024)
+    """Id of the part, or a name whatever its case."""

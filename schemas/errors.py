@@ -32,6 +32,9 @@ other exception is a bug.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from schemas.urls import redact_urls
 
 
@@ -257,4 +260,22 @@ class GenerationMismatch(FatalError):
         "Start with the settings of the existing index (`--set section.key=value`, anabranch.toml "
         "or the environment), or use another --data folder. To change the settings, build a new "
         "index with `anabranch reindex --set`."
+    )
+
+
+def join_sentences(detail: str, remedy: str) -> str:
+    """Return both as one text, for callers who get no fields."""
+    return f"{detail.rstrip('.')}. {remedy}".rstrip()
+
+
+def format_invalid_fields(problems: Iterable[Mapping[str, Any]], whole: str = "value") -> str:
+    """Return `field: reason` of every problem; of one of no single field, `whole` in its place.
+
+    `problems` are those of `ValidationError.errors()`.
+    """
+    return "; ".join(
+        # pydantic puts the class of the exception before the message of a validator.
+        f"{'.'.join(map(str, problem['loc'])) or whole}: "
+        f"{problem['msg'].removeprefix('Value error, ')}"
+        for problem in problems
     )

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
+from schemas.models import Described, Request
 from schemas.timestamps import Timestamp
 from schemas.values import ReaderName, Value
 
@@ -21,53 +22,37 @@ MAX_HALF_LIFE_DAYS = 36_500.0
 Part = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_PART)]
 
 
-class FactRequest(BaseModel):
+class FactRequest(Request):
     """A fact to propose. It is used in answers once it is approved."""
-
-    model_config = ConfigDict(extra="forbid")
 
     subject: Part = Field(description="Such as `The contact for plant 3`.")
     predicate: Part = Field(description="Such as `is`.")
     object: Part = Field(description="Such as `Ana`.")
-    certainty: float = Field(
-        1.0, gt=0, le=1, description="Certainty when it was stated. It decays with time."
-    )
-    half_life_days: float | None = Field(
-        None,
-        ge=1,
-        le=MAX_HALF_LIFE_DAYS,
-        description="Days in which the certainty halves. Null: as the profile says.",
-    )
-    source: str | None = Field(
-        None, min_length=1, max_length=MAX_PART, description="Where the fact comes from."
-    )
+    certainty: float = Field(1.0, gt=0, le=1)
+    """Certainty when it was stated. It decays with time."""
+    half_life_days: float | None = Field(None, ge=1, le=MAX_HALF_LIFE_DAYS)
+    """Days in which the certainty halves. Null: as the profile says."""
+    source: str | None = Field(None, min_length=1, max_length=MAX_PART)
+    """Where the fact comes from."""
     expires_at: Timestamp | None = Field(None, description="From then on the fact is not used.")
-    readers: list[ReaderName] | None = Field(
-        None,
-        max_length=100,
-        description="Names such as `user:ana` that may read the fact. Null: the whole tenant.",
-    )
-    replaces: UUID | None = Field(
-        None, description="Id of the fact that this one replaces once it is approved."
-    )
+    readers: list[ReaderName] | None = Field(None, max_length=100)
+    """Names such as `user:ana` that may read the fact. Null: the whole tenant."""
+    replaces: UUID | None = None
+    """Id of the fact that this one replaces once it is approved."""
 
 
-class FactRejection(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class FactRejection(Request):
     reason: str | None = Field(None, min_length=1, max_length=MAX_PART, description="Free text.")
 
 
-class FactReceipt(BaseModel):
+class FactReceipt(Described):
     """The event is durable in the log."""
 
-    status: Literal["applied", "accepted"] = Field(
-        "accepted", description="`accepted`: the event is on the log and not yet in the tables."
-    )
+    status: Literal["applied", "accepted"] = "accepted"
+    """`accepted`: the event is on the log and not yet in the tables."""
     fact_id: UUID = Field(description="Id of the fact.")
-    duplicate: bool = Field(
-        False, description="True if the same fact exists already; nothing was published."
-    )
+    duplicate: bool = False
+    """True if the same fact exists already; nothing was published."""
 
 
 class Fact(Value):
@@ -78,16 +63,13 @@ class Fact(Value):
     predicate: str = Field(description="The relation.")
     object: str = Field(description="The value.")
     certainty: float = Field(description="Certainty when it was stated.")
-    half_life_days: float | None = Field(
-        None, description="Days in which the certainty halves. Null: as the profile says."
-    )
+    half_life_days: float | None = None
+    """Days in which the certainty halves. Null: as the profile says."""
     source: str | None = Field(None, description="Where the fact comes from.")
-    readers: list[str] | None = Field(
-        None, description="Names that may read the fact. Null: the whole tenant."
-    )
-    status: FactStatus = Field(
-        description="`proposed`, `approved`, `rejected`, or `replaced` by another fact."
-    )
+    readers: list[str] | None = None
+    """Names that may read the fact. Null: the whole tenant."""
+    status: FactStatus
+    """`proposed`, `approved`, `rejected`, or `replaced` by another fact."""
     stated_by: str = Field(description="Id of the caller that stated it.")
     stated_at: datetime = Field(description="When it was stated.")
     expires_at: datetime | None = Field(None, description="When it ends.")
@@ -124,18 +106,5 @@ class FactsProfile(Value):
 
     enabled: bool = Field(True, description="Whether answers use facts.")
     k: int = Field(3, ge=1, le=20, description="Maximum number of facts in an answer.")
-    half_life_days: float = Field(
-        365.0,
-        ge=1,
-        le=MAX_HALF_LIFE_DAYS,
-        description="Days in which the certainty of a fact halves, unless the fact has its own.",
-    )
-    min_certainty: float = Field(
-        0.3, ge=0, le=1, description="Facts whose certainty has decayed below this are not used."
-    )
-    min_coverage: float = Field(
-        0.6,
-        ge=0.1,
-        le=1,
-        description="Least share of the question's topical words that a fact holds.",
-    )
+    half_life_days: float = Field(365.0, ge=1, le=MAX_HALF_LIFE_DAYS)
+    """Days in which the certainty of a fact halves, unless the fact has its own."""

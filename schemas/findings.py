@@ -1,4 +1,4 @@
-"""Findings of `anabranch doctor`."""
+"""Findings of `anabranch doctor`, and the state of the dependencies of the API."""
 
 from __future__ import annotations
 
@@ -14,5 +14,15 @@ class Finding:
 
     check: str
     state: FindingState
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyStatus:
+    """Status of one dependency in `/readyz`."""
+
+    name: str
+    ok: bool
     detail: str
     remedy: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -18,13 +18,10 @@ class ParseConfig(Value):
 
 
 class OcrConfig(Value):
-    engine: str = Field(
-        "rapidocr",
-        description=(
-            "`rapidocr`, or `openai` for a vision model on an OpenAI-compatible server (such as "
-            "DeepSeek-OCR on vLLM)."
-        ),
-    )
+    engine: str = "rapidocr"
+    """`rapidocr`, or `openai` for a vision model on an OpenAI-compatible server (such as
+    DeepSeek-OCR on vLLM).
+    """
     model: str = Field("", description="Model name on the server.")
     fingerprint: str = Field("", description="Fingerprint of the engine, filled in at start.")
 
@@ -32,24 +29,38 @@ class OcrConfig(Value):
 class ChunkSizes(Value):
     """How documents are split."""
 
-    strategy: Literal["structure", "fixed_size"] = Field(
-        "structure", description="Split by document structure, or into pieces of fixed size."
+    strategy: Literal["structure", "fixed_size"] = "structure"
+    """Split by document structure, or into pieces of fixed size."""
+    parent_tokens: int = Field(900, ge=100, le=4000, title="Parent size")
+    """Maximum tokens of a parent chunk."""
+    child_tokens: int = Field(330, ge=32, le=500, title="Child size")
+    """Target tokens of a child chunk."""
+    whole_tokens: int = Field(450, ge=32, le=500)
+    """A section of at most this many tokens becomes a single child chunk."""
+    overlap: float = Field(0.0, ge=0.0, le=0.5)
+    """Share of a fixed-size chunk that is repeated in the next."""
+
+
+TypeName = Annotated[str, Field(min_length=1, max_length=64)]
+TypeNames = Annotated[tuple[TypeName, ...], Field(max_length=100)]
+
+
+class EntitySchema(Value):
+    """Types to extract. Empty `relations` or `properties` allow any."""
+
+    entities: Annotated[TypeNames, Field(min_length=1)] = (
+        *("PERSON", "ORG", "LOC", "IDENTIFIER", "DATE", "MONEY", "MISC"),
     )
-    parent_tokens: int = Field(
-        900, ge=100, le=4000, title="Parent size", description="Maximum tokens of a parent chunk."
-    )
-    child_tokens: int = Field(
-        330, ge=32, le=500, title="Child size", description="Target tokens of a child chunk."
-    )
-    whole_tokens: int = Field(
-        450,
-        ge=32,
-        le=500,
-        description="A section of at most this many tokens becomes a single child chunk.",
-    )
-    overlap: float = Field(
-        0.0, ge=0.0, le=0.5, description="Share of a fixed-size chunk that is repeated in the next."
-    )
+    """Types of entities. The local rules find only the default ones."""
+    relations: TypeNames = Field((), description="Types of relations.")
+    properties: TypeNames = Field((), description="Names of claims about an entity.")
+
+
+class CollectionProcessing(Value):
+    """How documents of a collection are processed where the generation says otherwise."""
+
+    chunk: ChunkSizes | None = None
+    extract: EntitySchema | None = None
 
 
 class ChunkConfig(ChunkSizes):
@@ -63,25 +74,24 @@ class ExtractConfig(Value):
 
 
 class EmbedConfig(Value):
-    engine: str = Field("e5", description="`e5`, or `openai` for any OpenAI-compatible server.")
+    engine: str = "e5"
+    """`e5`, `named` for a model by name in this process, or interface of a server: `openai`,
+    `cohere`.
+    """
     model: str = Field("multilingual-e5-small", description="Model name.")
     dimension: int = Field(384, ge=1, le=4000, description="Dimension of chunk vectors.")
-    state_dimension: int = Field(
-        256, ge=0, le=384, description="Dimension of the token states for MaxSim. 0 stores none."
-    )
+    state_dimension: int = Field(256, ge=0, le=384)
+    """Dimension of the token states for MaxSim. 0 stores none."""
     fingerprint: str = Field("", description="Fingerprint of the engine, filled in at start.")
 
 
 class LexicalConfig(Value):
     """Constants of BM25. Generated columns weigh terms by them, queries bound scores."""
 
-    avgdl: int = Field(
-        100,
-        description=(
-            "Average length of a chunk in lexemes. A constant, so that scores do not depend on "
-            "the order of ingestion."
-        ),
-    )
+    avgdl: int = 100
+    """Average length of a chunk in lexemes. A constant, so that scores do not depend on the order
+    of ingestion.
+    """
     k1: float = Field(1.2, description="BM25 term frequency saturation.")
     b: float = Field(0.75, description="BM25 length normalization.")
 
@@ -102,32 +112,16 @@ class LexicalConfig(Value):
 class HnswConfig(Value):
     """Constants of the vector index: an HNSW graph (Malkov and Yashunin, 2016)."""
 
-    m: int = Field(
-        16,
-        ge=2,
-        le=100,
-        description=(
-            "Links of a vector in each layer of the index. More raise recall, size and build time."
-        ),
-    )
-    ef_construction: int = Field(
-        128,
-        ge=4,
-        le=1000,
-        description=(
-            "Candidates that the build compares for each vector, at least twice `m`. More raise "
-            "recall and build time."
-        ),
-    )
-    exact_below: int = Field(
-        20_000,
-        ge=0,
-        le=1_000_000,
-        description=(
-            "Number of vectors below which no index is built and all are compared, as are those "
-            "of the documents that filters select."
-        ),
-    )
+    m: int = Field(16, ge=2, le=100)
+    """Links of a vector in each layer of the index. More raise recall, size and build time."""
+    ef_construction: int = Field(128, ge=4, le=1000)
+    """Candidates that the build compares for each vector, at least twice `m`. More raise recall and
+    build time.
+    """
+    exact_below: int = Field(20_000, ge=0, le=1_000_000)
+    """Number of vectors below which no index is built and all are compared, as are those of the
+    documents that filters select.
+    """
 
     @model_validator(mode="after")
     def _check_candidates(self) -> HnswConfig:
@@ -152,30 +146,21 @@ class IndexConfig(Value):
     @property
     def calls_model_servers(self) -> bool:
         """Return whether a server embeds or extracts, which may take seconds."""
-        return "openai" in (self.extract.engine, self.embed.engine)
+        return self.extract.engine != "rules" or self.embed.engine != "e5"
 
 
 class Generation(Value):
     """One complete index with its configuration."""
 
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]{0,30}$", description="Name of the generation, such as `g1`."
-    )
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")
+    """Name of the generation, such as `g1`."""
     config: IndexConfig = Field(description="Configuration that the generation is built with.")
-    how: dict[str, str] = Field(
-        description=(
-            "Pipeline fingerprint by stage: the configuration of the stage and of all stages "
-            "before it."
-        )
-    )
-    topics: dict[str, str] = Field(
-        description=(
-            "Topic of the default pipeline → topic of this generation, both without prefix."
-        )
-    )
-    state: GenerationState = Field(
-        "building", description="State in the life cycle of the generation."
-    )
+    how: dict[str, str]
+    """Pipeline fingerprint by stage: the configuration of the stage and of all stages before it."""
+    topics: dict[str, str]
+    """Topic of the default pipeline → topic of this generation, both without prefix."""
+    state: GenerationState = "building"
+    """State in the life cycle of the generation."""
 
 
 UPSTREAM_STAGES: dict[str, str | None] = {

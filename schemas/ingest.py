@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from schemas.models import Described
 from schemas.values import DocumentFields, ExternalId, Language, Notice
 
 JobState = Literal["accepted", "running", "searchable", "failed", "superseded", "withdrawn"]
@@ -33,39 +34,28 @@ class IngestRequest(DocumentFields):
 
     url: str | None = Field(None, max_length=8192, description="Public URL to download once.")
     text: str | None = Field(None, description="Plain text or Markdown.")
-    language: Language | None = Field(
-        None, description="Language as a BCP 47 tag. Detected if omitted."
-    )
-    storage_key: str | None = Field(
-        None,
-        max_length=1024,
-        description="Key of an uploaded file in the blob store, under `uploads/<tenant>/`.",
-    )
-    external_id: ExternalId | None = Field(
-        None,
-        description=(
-            "Your id of the document. Requests with the same id are revisions of one document."
-        ),
-    )
+    language: Language | None = None
+    """Language as a BCP 47 tag. Detected if omitted."""
+    storage_key: str | None = Field(None, max_length=1024)
+    """Key of an uploaded file in the blob store, under `uploads/<tenant>/`."""
+    external_id: ExternalId | None = None
+    """Your id of the document. Requests with the same id are revisions of one document."""
     force: bool = Field(False, description="Process the document even if it has not changed.")
 
 
-class IngestReceipt(BaseModel):
+class IngestReceipt(Described):
     """The document was accepted and its event is durable in the log."""
 
     status: str = Field("accepted", description="Always `accepted`.")
     document_id: UUID = Field(description="Id of the document.")
     ingestion_job_id: UUID = Field(description="Id to query the status with.")
     external_id: str | None = Field(description="Your id of the document.")
-    content_sha256: str | None = Field(
-        description="Hash of the bytes. Null for a URL, which is downloaded later."
-    )
-    duplicate: bool = Field(
-        description=(
-            "Whether the document already has these bytes, collection, tags and metadata, so that "
-            "nothing is processed again."
-        )
-    )
+    content_sha256: str | None
+    """Hash of the bytes. Null for a URL, which is downloaded later."""
+    duplicate: bool
+    """Whether the document already has these bytes, collection, tags and metadata, so that nothing
+    is processed again.
+    """
     warnings: list[Notice] = Field([], description="Remarks about the request.")
 
 
@@ -80,14 +70,3 @@ class IngestionJob:
     source: str
     external_id: str | None
     requested_by: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedEvent:
-    """Identity of the event for a request.
-
-    With an Idempotency-Key as its id, the event may be in the log already.
-    """
-
-    event_id: str
-    has_idempotency_key: bool

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Annotated, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from schemas.models import Described, Request
 from schemas.values import Value
 
 MAX_GRADE = 3
@@ -44,34 +45,22 @@ class GradedPassage(QuotedPassage):
     grade: Grade
 
 
-class FeedbackRequest(BaseModel):
+class FeedbackRequest(Request):
     """Feedback on an answer (`run_id`) or on any question (`query`)."""
 
-    model_config = ConfigDict(extra="forbid")
-
     run_id: UUID | None = Field(None, description="The run that the feedback is about.")
-    query: str | None = Field(
-        None, min_length=1, max_length=8000, description="The question, if it was not a run."
-    )
+    query: str | None = Field(None, min_length=1, max_length=8000)
+    """The question, if it was not a run."""
     useful: bool | None = Field(None, description="Whether the answer was useful.")
-    chunk_ids: list[UUID] = Field(
-        default=[],
-        max_length=100,
-        description=(
-            "Passages that the feedback refers to. Their grade is 1, or 0 if `useful` is false."
-        ),
-    )
-    grades: dict[UUID, Grade] = Field(
-        default={}, max_length=100, description="Relevance grades from 0 to 3 by chunk id."
-    )
-    corrected_answer: str | None = Field(
-        None, max_length=20_000, description="The answer that should have been given."
-    )
+    chunk_ids: list[UUID] = Field(default=[], max_length=100)
+    """Passages that the feedback refers to. Their grade is 1, or 0 if `useful` is false."""
+    grades: dict[UUID, Grade] = Field(default={}, max_length=100)
+    """Relevance grades from 0 to 3 by chunk id."""
+    corrected_answer: str | None = Field(None, max_length=20_000)
+    """The answer that should have been given."""
     note: str | None = Field(None, max_length=20_000, description="Free text.")
-    candidate_rejected: bool = Field(
-        False,
-        description="Reject the question as a golden question. Requires the role `admin`.",
-    )
+    candidate_rejected: bool = False
+    """Reject the question as a golden question. Requires the role `admin`."""
 
     @model_validator(mode="after")
     def check_not_empty(self) -> Self:
@@ -98,7 +87,7 @@ class FeedbackRequest(BaseModel):
         return {**default_grades, **self.grades}
 
 
-class FeedbackReceipt(BaseModel):
+class FeedbackReceipt(Described):
     """The feedback was accepted and is durable."""
 
     status: str = Field("accepted", description="Always `accepted`.")

@@ -26,9 +26,8 @@ class LogEvent(Value):
     appended_at: datetime = Field(description="When the log stored the event, by the log's clock.")
     time: datetime | None = Field(description="When the producer emitted the event.")
     author: str = Field(description="Producer of the event.")
-    how: str | None = Field(
-        description="Pipeline fingerprint: the settings of all stages that led to the event."
-    )
+    how: str | None
+    """Pipeline fingerprint: the settings of all stages that led to the event."""
     cause: UUID | None = Field(description="Id of the event that caused this one.")
 
 
@@ -36,15 +35,12 @@ class Hop(Value):
     """One step of the chain."""
 
     name: HopName = Field(description="Kind of step.")
-    place: str = Field(
-        description="A table and row, `topic[partition]@offset`, or the key of a blob."
-    )
-    verified: bool | None = Field(
-        description=(
-            "True if the content matches, false if it was altered or lost, null if there is "
-            "nothing to compare with."
-        )
-    )
+    place: str
+    """A table and row, `topic[partition]@offset`, or the key of a blob."""
+    verified: bool | None
+    """True if the content matches, false if it was altered or lost, null if there is nothing to
+    compare with.
+    """
     detail: str = Field(description="Explanation of the result.")
     event: LogEvent | None = Field(None, description="The event of this step, if it is an event.")
     sha256: str | None = Field(None, description="Hash of the text or bytes at this step.")

@@ -61,145 +61,62 @@ else:
 class FusionProfile(_ChannelWeights):
     """How the channels' candidates are combined: the weight of each channel, and the method."""
 
-    method: Literal["zscore", "rrf"] = Field(
-        "zscore", description="Combine standardized scores, or reciprocal ranks (RRF)."
-    )
+    method: Literal["zscore", "rrf"] = "zscore"
+    """Combine standardized scores, or reciprocal ranks (RRF)."""
     rrf_k: int = Field(60, ge=1, le=1000, description="Constant k of reciprocal rank fusion.")
-    min_candidates: int = Field(
-        20,
-        ge=2,
-        le=1000,
-        description=(
-            "Candidates below which `zscore` combines reciprocal ranks too: mean and deviation of "
-            "a few scores say little."
-        ),
-    )
-    bigram: float = Field(
-        0.6, ge=0, le=2, description="Weight of adjacent word pairs, added to the lexical score."
-    )
-    full_coverage: float = Field(
-        0.5,
-        ge=0,
-        le=2,
-        description=(
-            "Share of the question's idf mass in the best lexical hit from which on the lexical "
-            "channel has its full weight; below, the weight shrinks in proportion. 0 never shrinks "
-            "it."
-        ),
-    )
-    unnamed_semantic: float = Field(
-        1.25, ge=0, le=10, description="Factor on `semantic` if the question names no document."
-    )
+    bigram: float = Field(0.6, ge=0, le=2)
+    """Weight of adjacent word pairs, added to the lexical score."""
+    full_coverage: float = Field(0.5, ge=0, le=2)
+    """Share of the question's idf mass in the best lexical hit from which on the lexical channel
+    has its full weight; below, the weight shrinks in proportion. 0 never shrinks it.
+    """
+    unnamed_semantic: float = Field(1.25, ge=0, le=10)
+    """Factor on `semantic` if the question names no document."""
     unnamed_graph: float = Field(0.5, ge=0, le=10, description="The same factor on `graph`.")
-    background: float = Field(
-        0.3,
-        ge=0,
-        le=1,
-        description=(
-            "Share of a passage's mean semantic score with general questions that is subtracted "
-            "from its score, for a question that names no document."
-        ),
-    )
-    named: float = Field(
-        20.0,
-        ge=0,
-        le=100,
-        description=(
-            "Weight of a document that the question names, in deviations of the channels' scores. "
-            "0 links no names."
-        ),
-    )
-    named_documents: int = Field(
-        3,
-        ge=0,
-        le=100,
-        description=(
-            "Documents that may share a name of the question and become candidates although no "
-            "channel found them."
-        ),
-    )
-    bridged: float = Field(
-        18.0,
-        ge=0,
-        le=100,
-        description=(
-            "Weight of a document whose name a seed passage holds, in deviations of the channels' "
-            "scores. 0 follows no bridges."
-        ),
-    )
-    rrf_bridged: float = Field(
-        1.0,
-        ge=0,
-        le=100,
-        description="The same weight beside reciprocal ranks, which lie in 0 to 1.",
-    )
-    title: float = Field(
-        3.0,
-        ge=0,
-        le=100,
-        description=(
-            "Weight of the share of the question's idf mass that the document's title holds. "
-            "Applies if the question names no document and `method` is `zscore`."
-        ),
-    )
-    freshness: float = Field(
-        0.0,
-        ge=0,
-        le=100,
-        description=(
-            "Weight of the document's date: 1 for today, halved with every "
-            "`freshness_half_life_days` of age."
-        ),
-    )
-    freshness_half_life_days: float = Field(
-        365.0, ge=1, le=36_500, description="Days in which the freshness of a document halves."
-    )
-    metadata: float = Field(
-        0.0,
-        ge=0,
-        le=100,
-        description=(
-            "Weight of tags, collection and textual metadata whose words the question holds: .5 "
-            "for one such value, .75 for two."
-        ),
-    )
-    entity_overlap: float = Field(
-        0.0,
-        ge=0,
-        le=100,
-        description="Weight of the share of the question's linked entities that a chunk mentions.",
-    )
-    hop: float = Field(
-        0.0,
-        ge=0,
-        le=100,
-        description=(
-            "Weight of the nearness in the graph: 1 for a chunk that mentions a linked entity, 1/2 "
-            "for one that mentions a neighbor, 1/3 for the next."
-        ),
-    )
+    background: float = Field(0.3, ge=0, le=1)
+    """Share of a passage's mean semantic score with general questions that is subtracted from its
+    score, for a question that names no document.
+    """
+    named: float = Field(20.0, ge=0, le=100)
+    """Weight of a document that the question names, in deviations of the channels' scores. 0 links
+    no names.
+    """
+    bridged: float = Field(18.0, ge=0, le=100)
+    """Weight of a document whose name a seed passage holds, in deviations of the channels' scores;
+    1 beside reciprocal ranks. 0 follows no bridges.
+    """
+    title: float = Field(3.0, ge=0, le=100)
+    """Weight of the share of the question's idf mass that the document's title holds. Applies if
+    the question names no document and `method` is `zscore`.
+    """
+    freshness: float = Field(0.0, ge=0, le=100)
+    """Weight of the document's date: 1 for today, halved with every `freshness_half_life_days` of
+    age.
+    """
+    freshness_half_life_days: float = Field(365.0, ge=1, le=36_500)
+    """Days in which the freshness of a document halves."""
+    metadata: float = Field(0.0, ge=0, le=100)
+    """Weight of tags, collection and textual metadata whose words the question holds: .5 for one
+    such value, .75 for two.
+    """
+    entity_overlap: float = Field(0.0, ge=0, le=100)
+    """Weight of the share of the question's linked entities that a chunk mentions."""
+    hop: float = Field(0.0, ge=0, le=100)
+    """Weight of the nearness in the graph: 1 for a chunk that mentions a linked entity, 1/2 for one
+    that mentions a neighbor, 1/3 for the next.
+    """
     edge_types: dict[
         Annotated[str, Field(min_length=1, max_length=200)], Annotated[float, Field(ge=0, le=100)]
-    ] = Field(
-        {},
-        max_length=100,
-        description=(
-            "Weights by type of relation, for chunks that state such a relation of a linked "
-            "entity. The heaviest counts."
-        ),
-    )
-    per_document: int | None = Field(
-        None, ge=1, description="Maximum number of results from one document."
-    )
-    near_duplicates: bool = Field(
-        True, description="Fold nearly identical passages into the best one."
-    )
-    duplicate_similarity: float = Field(
-        0.9,
-        ge=0.5,
-        le=1,
-        description="Share of common word triples (Jaccard) from which on passages are folded.",
-    )
+    ] = Field({}, max_length=100)
+    """Weights by type of relation, for chunks that state such a relation of a linked entity. The
+    heaviest counts.
+    """
+    per_document: int | None = Field(None, ge=1)
+    """Maximum number of results from one document."""
+    near_duplicates: bool = True
+    """Fold nearly identical passages into the best one."""
+    duplicate_similarity: float = Field(0.9, ge=0.5, le=1)
+    """Share of common word triples (Jaccard) from which on passages are folded."""
 
     def get_weight(self, channel: Channel) -> float:
         return float(getattr(self, channel))
@@ -226,143 +143,81 @@ class BridgeProfile(Value):
     """
 
     passages: int = Field(3, ge=0, le=20, description="Best passages that are seeds.")
-    passage_weight: float = Field(
-        0.25, ge=0, le=1, description="Weight of such a seed; a named document has up to 1."
-    )
-    max_shared: int = Field(
-        3, ge=1, le=20, description="Documents that may share a name that is followed."
-    )
-    window: int = Field(
-        12, ge=1, le=100, description="Tokens on either side of a name that are compared."
-    )
-    temperature: float = Field(
-        0.06,
-        gt=0,
-        le=10,
-        description="Difference of scores by which a bridge's share falls to 1/e of the best.",
-    )
+    passage_weight: float = Field(0.25, ge=0, le=1)
+    """Weight of such a seed; a named document has up to 1."""
+    max_shared: int = Field(3, ge=1, le=20)
+    """Documents that may share a name that is followed."""
+    window: int = Field(12, ge=1, le=100)
+    """Tokens on either side of a name that are compared."""
+    temperature: float = Field(0.06, gt=0, le=10)
+    """Difference of scores by which a bridge's share falls to 1/e of the best."""
 
 
 class RerankProfile(Value):
     """How the fused candidates are reranked."""
 
     reranker: Literal["default", "none"] = Field("default", description="Reranker to use.")
-    weight: float = Field(
-        2.0,
-        ge=0,
-        le=10,
-        description=(
-            "Weight of the reranker's standardized score, for a reranker whose score is added."
-        ),
-    )
-    named_factor: float = Field(
-        0.25, ge=0, le=10, description="Factor on that weight for a question that names a document."
-    )
-    word_idf: Literal["never", "unnamed", "always"] = Field(
-        "unnamed",
-        description=(
-            "For which questions a late-interaction reranker orders passages by the idf of the "
-            "question's words in the index, instead of by the passages alone: those that name no "
-            "document, all, or none. It counts as much as the lexical channel does by "
-            "`fusion.full_coverage`. The score that refusal is decided by stays the same."
-        ),
-    )
-    background: float = Field(
-        0.3,
-        ge=0,
-        le=1,
-        description=(
-            "Share of a passage's mean late-interaction score with general questions that is "
-            "subtracted from its score, where `word_idf` orders the passages."
-        ),
-    )
+    weight: float = Field(2.0, ge=0, le=10)
+    """Weight of the reranker's standardized score, for a reranker whose score is added."""
+    named_factor: float = Field(0.25, ge=0, le=10)
+    """Factor on that weight for a question that names a document."""
+    word_idf: Literal["never", "unnamed", "always"] = "unnamed"
+    """For which questions a late-interaction reranker orders passages by the idf of the question's
+    words in the index, instead of by the passages alone: those that name no document, all, or none.
+    It counts as much as the lexical channel does by `fusion.full_coverage`. The score that refusal
+    is decided by stays the same.
+    """
+    background: float = Field(0.3, ge=0, le=1)
+    """Share of a passage's mean late-interaction score with general questions that is subtracted
+    from its score, where `word_idf` orders the passages.
+    """
     parents: int = Field(50, ge=1, le=200, description="Passages to rerank.")
     keep: int = Field(10, ge=1, le=100, description="Passages to keep after reranking.")
-    timeout_s: float = Field(
-        10.0,
-        gt=0,
-        le=120,
-        title="Time-out",
-        description="Seconds after which the fused order is used instead.",
-    )
-    # Of about 700 tokens, whose embedding takes a third of a second on one core.
-    sentences: int = Field(
-        24,
-        ge=2,
-        le=1000,
-        description=(
-            "Sentences to rerank or embed when the quotes are chosen, where the index has no token "
-            "states of them."
-        ),
-    )
-    expand: Literal["max", "sum"] = Field(
-        "max", description="How the scores of child chunks combine into the score of their parent."
-    )
+    timeout_s: float = Field(10.0, gt=0, le=120, title="Time-out")
+    """Seconds after which the fused order is used instead."""
+    expand: Literal["max", "sum"] = "max"
+    """How the scores of child chunks combine into the score of their parent."""
 
 
 class CheckProfile(Value):
     """One check of the judge."""
 
-    severity: Literal["hard", "soft", "off"] = Field(
-        "soft",
-        description=(
-            "A failed `hard` check blocks the answer, a `soft` one lowers its confidence; an `off` "
-            "check is not made."
-        ),
-    )
+    severity: Literal["hard", "soft", "off"] = "soft"
+    """A failed `hard` check blocks the answer, a `soft` one lowers its confidence; an `off` check
+    is not made.
+    """
     threshold: float = Field(1.0, ge=0, le=1, description="Minimum score by rules to pass.")
-    model_threshold: float = Field(
-        0.5, ge=0, le=1, description="Minimum score by the judge model to pass."
-    )
 
 
 class JudgeProfile(Value):
     """How answers are checked before they are returned."""
 
-    citation_coverage: CheckProfile = Field(
-        CheckProfile(severity="hard"), description="Sentences have a verified citation."
-    )
-    groundedness: CheckProfile = Field(
-        CheckProfile(threshold=0.4), description="Sentences say what their citations say."
-    )
-    hallucination: CheckProfile = Field(
-        CheckProfile(severity="hard"),
-        description="Numbers, units, dates and codes stand in the cited passages.",
-    )
-    relevance: CheckProfile = Field(
-        CheckProfile(threshold=0.3), description="The answer is about the question."
-    )
-    consistency: CheckProfile = Field(
-        CheckProfile(), description="Sentences of the answer do not contradict each other."
-    )
-    toxicity: CheckProfile = Field(
-        CheckProfile(), description="The answer contains no insults or threats."
-    )
-    pii: CheckProfile = Field(
-        CheckProfile(), description="The answer shows no personal identifier."
-    )
-    bias: CheckProfile = Field(
-        CheckProfile(), description="The answer contains no prejudice about a group of people."
-    )
-    contradiction: CheckProfile = Field(
-        CheckProfile(), description="Sentences do not contradict their citations."
-    )
-    model: Literal["rules", "default"] = Field(
-        "rules",
-        description=(
-            "Check by rules alone, or also by the chat model of `JUDGE__` where one is configured."
-        ),
-    )
-    retry: bool = Field(
-        True,
-        description=(
-            "Write an answer that fails a hard check once more, with the reasons in the prompt. "
-            "Quoted answers are not repeated."
-        ),
-    )
-    hold: bool = Field(
-        False, description="Stream the words of an answer only after it has passed the judge."
-    )
+    citation_coverage: CheckProfile = CheckProfile(severity="hard")
+    """Sentences have a verified citation."""
+    groundedness: CheckProfile = CheckProfile(threshold=0.4)
+    """Sentences say what their citations say."""
+    hallucination: CheckProfile = CheckProfile(severity="hard")
+    """Numbers, units, dates and codes stand in the cited passages."""
+    relevance: CheckProfile = CheckProfile(threshold=0.3)
+    """The answer is about the question."""
+    consistency: CheckProfile = CheckProfile()
+    """Sentences of the answer do not contradict each other."""
+    toxicity: CheckProfile = CheckProfile()
+    """The answer contains no insults or threats."""
+    pii: CheckProfile = CheckProfile()
+    """The answer shows no personal identifier."""
+    bias: CheckProfile = CheckProfile()
+    """The answer contains no prejudice about a group of people."""
+    contradiction: CheckProfile = CheckProfile()
+    """Sentences do not contradict their citations."""
+    model: Literal["rules", "default"] = "rules"
+    """Check by rules alone, or also by the chat model of `JUDGE__` where one is configured."""
+    retry: bool = True
+    """Write an answer that fails a hard check once more, with the reasons in the prompt. Quoted
+    answers are not repeated.
+    """
+    hold: bool = False
+    """Stream the words of an answer only after it has passed the judge."""
     timeout_s: float = Field(60.0, gt=0, le=600, description="Seconds to wait for the judge model.")
     prompt: PromptProfile = Field(PromptProfile(), description="Prompt of the judge model.")
 
@@ -370,22 +225,16 @@ class JudgeProfile(Value):
 class RedactionProfile(Value):
     """Which personal identifiers are masked after retrieval, in responses and stored runs."""
 
-    kinds: list[IdentifierKind] = Field(
-        [],
-        max_length=6,
-        description=(
-            "Kinds to mask: US social security numbers, e-mail addresses, phone numbers, payment "
-            "cards, and the Brazilian CPF and CNPJ. Empty masks nothing."
-        ),
-    )
+    kinds: list[IdentifierKind] = Field([], max_length=6)
+    """Kinds to mask: US social security numbers, e-mail addresses, phone numbers, payment cards,
+    and the Brazilian CPF and CNPJ. Empty masks nothing.
+    """
     phone_regions: list[Annotated[str, Field(pattern="^[A-Z]{2}$")]] = Field(
-        ["US", "BR"],
-        max_length=20,
-        description=(
-            "Countries (ISO 3166) whose national phone numbers are recognized. Numbers with a `+` "
-            "are recognized for every country."
-        ),
+        ["US", "BR"], max_length=20
     )
+    """Countries (ISO 3166) whose national phone numbers are recognized. Numbers with a `+` are
+    recognized for every country.
+    """
 
 
 class Profile(_ChannelProfiles):
@@ -445,9 +294,8 @@ else:
 class WorkflowProfile(Profile):
     """A file of a workflow: one profile of each type, and settings that override theirs."""
 
-    profiles: SelectedProfiles = Field(
-        SelectedProfiles(), description="Names of the profiles that the workflow consists of."
-    )
+    profiles: SelectedProfiles = SelectedProfiles()
+    """Names of the profiles that the workflow consists of."""
 
 
 SECTION_MODELS: Mapping[ProfileType, Mapping[str, type[Value]]] = {
@@ -482,9 +330,8 @@ class NamedProfile(Value):
 
     type: ProfileType = Field(description="Type of the profile.")
     name: str = Field(description="Name of the profile.")
-    profiles: dict[QueryProfileType, str] = Field(
-        {}, description="Profiles that a workflow consists of, by type."
-    )
+    profiles: dict[QueryProfileType, str] = {}
+    """Profiles that a workflow consists of, by type."""
     settings: dict[str, Any] = Field(description="Settings by section, with their defaults.")
     sha256: str = Field(description="Hash of the settings.")
 
@@ -492,7 +339,26 @@ class NamedProfile(Value):
 class ReloadedConfig(Value):
     """Result of reading the profiles again."""
 
-    changed: list[str] = Field(
-        description="Profiles that were added, changed or removed, as `type/name`."
-    )
+    changed: list[str]
+    """Profiles that were added, changed or removed, as `type/name`."""
     sha256: str = Field(description="Hash of all profiles that are in use now.")
+
+
+SettingOrigin = Literal["default", "web UI", "file", "environment", "command line"]
+ReindexStage = Literal["transcribe", "chunk", "extract", "embed"]
+
+
+class SettingValue(Value):
+    """A setting in effect."""
+
+    key: str = Field(description="Dotted name, such as `chunk.child_tokens`.")
+    value: Any = Field(description="Value, null if unset. Secrets are masked.")
+    origin: SettingOrigin
+    """Where the value comes from. `up` passes its data folder, database and token to its processes
+    in the environment.
+    """
+    environment: str = Field(description="Environment variable that sets it.")
+    reindex_from: ReindexStage | None
+    """Stage from which documents are processed again after a change, in a new generation. Null: the
+    change takes effect when the processes restart.
+    """

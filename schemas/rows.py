@@ -23,14 +23,20 @@ PartKind = Literal["chunks", "vectors", "entities"]
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentRow:
-    """The latest accepted revision of a document. Written only if `order` is greater than the
-    stored one.
-    """
+class RevisionRow:
+    """A row of one revision of a document."""
 
     document_id: UUID
     order: OrderKey
     tenant: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRow(RevisionRow):
+    """The latest accepted revision of a document. Written only if `order` is greater than the
+    stored one.
+    """
+
     external_id: str | None
     source: str
     source_uri: str | None
@@ -58,12 +64,9 @@ class DocumentRow:
 
 
 @dataclass(frozen=True, slots=True)
-class WithdrawalRow:
+class WithdrawalRow(RevisionRow):
     """Withdraw the document from `order` on. Its tombstone stays."""
 
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     external_id: str | None
     source: str
     event_id: str
@@ -75,15 +78,12 @@ class WithdrawalRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AmendmentRow:
+class AmendmentRow(RevisionRow):
     """Amend the document from `order` on, until a later statement about the same fields.
 
     See `schemas.amendments`.
     """
 
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     fields: dict[str, Any]
     accepted_id: UUID
     received_at: datetime
@@ -91,12 +91,9 @@ class AmendmentRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TextRow:
+class TextRow(RevisionRow):
     """The Markdown of a revision in one generation, inline or as a blob if large."""
 
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     title: str | None
     language: str | None
     media_type: str
@@ -112,11 +109,8 @@ class TextRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ParentRow:
+class ParentRow(RevisionRow):
     id: UUID
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     ordinal: int
     text: str
     section: str
@@ -127,12 +121,9 @@ class ParentRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ChildRow:
+class ChildRow(RevisionRow):
     id: UUID
     parent_id: UUID
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     ordinal: int
     kind: str
     text: str
@@ -146,11 +137,8 @@ class ChildRow:
 
 
 @dataclass(frozen=True, slots=True)
-class VectorRow:
+class VectorRow(RevisionRow):
     chunk_id: UUID
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     vector: NDArray[np.float16]
     """[dimension]"""
     background_dense: float | None
@@ -158,39 +146,30 @@ class VectorRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenStateRow:
+class TokenStateRow(RevisionRow):
     """Position of a chunk's token states in a blob."""
 
     chunk_id: UUID
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     blob_key: str
     offset: int
     length: int
 
 
 @dataclass(frozen=True, slots=True)
-class PartCompletedRow:
+class PartCompletedRow(RevisionRow):
     """Part `part` of `parts` of one kind is stored.
 
     An order is complete when all its chunk and vector parts are stored.
     """
 
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     kind: PartKind
     part: int
     parts: int
 
 
 @dataclass(frozen=True, slots=True)
-class MentionRow:
+class MentionRow(RevisionRow):
     id: UUID
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     chunk_id: UUID
     type: str
     key: str
@@ -200,11 +179,8 @@ class MentionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RelationRow:
+class RelationRow(RevisionRow):
     id: UUID
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     chunk_id: UUID
     subject_type: str
     subject_key: str
@@ -218,11 +194,8 @@ class RelationRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimRow:
+class ClaimRow(RevisionRow):
     id: UUID
-    document_id: UUID
-    order: OrderKey
-    tenant: str
     chunk_id: UUID
     subject_type: str
     subject_key: str
@@ -268,6 +241,7 @@ class RunRow:
     steps: Mapping[str, Any] = field(default_factory=dict)
     stopped: dict[str, Any] | None = None
     process_id: UUID | None = None
+    experiment: dict[str, Any] | None = None
 
 
 Row = (

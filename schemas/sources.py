@@ -39,28 +39,17 @@ class ColumnEncoding(Value):
 class RowMapping(Value):
     """How the columns of a row map to a document."""
 
-    body: list[Column] = Field(
-        min_length=1,
-        description=(
-            "Columns of the text, joined by blank lines. A single column of bytes is treated as a "
-            "file."
-        ),
-    )
-    id: list[Column] = Field(
-        default=[],
-        description=(
-            "Columns of the external id, joined by `/`. Defaults to the columns of the row's key."
-        ),
-    )
+    body: list[Column] = Field(min_length=1)
+    """Columns of the text, joined by blank lines. A single column of bytes is treated as a file."""
+    id: list[Column] = []
+    """Columns of the external id, joined by `/`. Defaults to the columns of the row's key."""
     title: Column | None = Field(None, description="Column of the title.")
     language: Column | None = Field(None, description="Column of the language.")
-    filename: Column | None = Field(
-        None, description="Column of the file name, if the body is a file."
-    )
+    filename: Column | None = None
+    """Column of the file name, if the body is a file."""
     metadata: list[Column] = Field([], description="Columns to store as metadata.")
-    encodings: dict[str, ColumnEncoding] = Field(
-        {}, description="Encodings of columns whose events carry no schema."
-    )
+    encodings: dict[str, ColumnEncoding] = {}
+    """Encodings of columns whose events carry no schema."""
 
     @property
     def columns(self) -> list[str]:
@@ -73,11 +62,8 @@ class DebeziumSource(Value):
     """Read changes from a Debezium topic."""
 
     kind: Literal["debezium"] = Field("debezium", description="Kind of source.")
-    topic: str = Field(
-        min_length=1,
-        max_length=249,
-        description="Topic name on the broker, without the prefix of this system.",
-    )
+    topic: str = Field(min_length=1, max_length=249)
+    """Topic name on the broker, without the prefix of this system."""
     mapping: RowMapping = Field(description="How the columns map to a document.")
 
 
@@ -85,21 +71,14 @@ class PostgresSource(Value):
     """Read changes of a Postgres table by logical decoding."""
 
     kind: Literal["postgres"] = Field("postgres", description="Kind of source.")
-    dsn: str | None = Field(
-        None, description="Always refused. Set ANABRANCH_SOURCES__NAME on the worker instead."
-    )
-    table: str = Field(
-        pattern=TABLE_PATTERN,
-        description="Table as `schema.table`. The schema defaults to `public`.",
-    )
-    slot: str | None = Field(
-        None,
-        pattern=SLOT_PATTERN,
-        description=(
-            "Name of the replication slot and the publication. Defaults to `anabranch_` and the "
-            "name of the source."
-        ),
-    )
+    dsn: str | None = None
+    """Always refused. Set ANABRANCH_SOURCES__NAME on the worker instead."""
+    table: str = Field(pattern=TABLE_PATTERN)
+    """Table as `schema.table`. The schema defaults to `public`."""
+    slot: str | None = Field(None, pattern=SLOT_PATTERN)
+    """Name of the replication slot and the publication. Defaults to `anabranch_` and the name of
+    the source.
+    """
     mapping: RowMapping = Field(description="How the columns map to a document.")
 
     @property
@@ -114,14 +93,8 @@ class FolderSource(Value):
     kind: Literal["folder"] = Field("folder", description="Kind of source.")
     path: str = Field(min_length=1, description="Absolute path on the worker's machine.")
     glob: str = Field("*", description="Pattern for file names, at any depth.")
-    include: list[Annotated[str, Field(max_length=255)]] = Field(
-        [],
-        max_length=64,
-        description=(
-            "Patterns for files that are skipped otherwise: code, locks, temporary and system "
-            "files."
-        ),
-    )
+    include: list[Annotated[str, Field(max_length=255)]] = Field([], max_length=64)
+    """Patterns for files that are skipped otherwise: code, locks, temporary and system files."""
     every_s: float = Field(2.0, ge=0.05, le=86_400, description="Seconds between scans.")
 
 
@@ -130,34 +103,27 @@ class UrlsSource(Value):
 
     kind: Literal["urls"] = Field("urls", description="Kind of source.")
     urls: list[Annotated[str, Field(pattern=URL_PATTERN, max_length=1024)]] = Field(
-        min_length=1, max_length=10_000, description="URLs to fetch."
+        min_length=1, max_length=10_000
     )
-    every_s: float = Field(
-        3600.0, ge=0.05, le=31_536_000, description="Seconds between two requests for the same URL."
-    )
-    withdraw_after_misses: int = Field(
-        3,
-        ge=1,
-        le=100,
-        description=(
-            "Consecutive responses with status 404 or 410 after which the document is withdrawn."
-        ),
-    )
+    """URLs to fetch."""
+    every_s: float = Field(3600.0, ge=0.05, le=31_536_000)
+    """Seconds between two requests for the same URL."""
+    withdraw_after_misses: int = Field(3, ge=1, le=100)
+    """Consecutive responses with status 404 or 410 after which the document is withdrawn."""
 
 
 class SourceRequest(Value):
     """A source to add."""
 
     name: str = Field(pattern=NAME_PATTERN, description="Name of the source.")
-    collection: str | None = Field(
-        None, max_length=255, description="Collection for the documents of the source."
-    )
-    tags: list[Annotated[str, Field(max_length=255)]] = Field(
-        default=[], max_length=256, description="Tags for the documents of the source."
-    )
+    collection: str | None = Field(None, max_length=255)
+    """Collection for the documents of the source."""
+    tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256)
+    """Tags for the documents of the source."""
     connector: Annotated[
         DebeziumSource | PostgresSource | FolderSource | UrlsSource, Field(discriminator="kind")
-    ] = Field(description="Kind of source and its settings.")
+    ]
+    """Kind of source and its settings."""
 
 
 class SourceSpec(SourceRequest):
@@ -174,9 +140,8 @@ class SequenceReset(Value):
     """A restart of a source's sequence numbers, because its database was restored."""
 
     epoch: int = Field(description="Epoch of the numbers after the restart.")
-    begins: dict[int, int] = Field(
-        {}, description="First offset of the new epoch in the source's topic, by partition."
-    )
+    begins: dict[int, int] = {}
+    """First offset of the new epoch in the source's topic, by partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
-"""The topics, each declared once.
+"""The topics, each declared once, and their raw records.
 
 Partitions, retention, encryption and access rules derive from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Literal
 
 Writer = Literal["producers", "api", "workers"]
+Headers = Mapping[str, bytes]
 WEEK = timedelta(days=7)
 MAX_EVENT_BYTES = 900_000
 """Size limit of our events, below Kafka's default of 1 MB; larger content goes into a blob."""
@@ -52,6 +54,9 @@ class Topic(str):
         topic.description, topic.key = description, key
         topic.per_document, topic.per_generation = per_document, per_generation
         topic.written_by, topic.read_by_producers = frozenset(written_by), read_by_producers
+        if "producers" in topic.written_by and name != "raw":
+            # Ingress admits what they write; events of all other topics are signed by us.
+            raise ValueError(f"Topic {name!r}: producers write `raw` and `raw.NAME` only.")
         topic.is_sealed, topic.retention = is_sealed, retention
         topic.payload_in_feed = payload_in_feed
         return topic
@@ -88,18 +93,24 @@ OUTCOMES = Topic(
     payload_in_feed=True,
 )
 QUERIES = Topic(
-    "queries",
-    "Questions and their answers.",
-    key="run id",
-    per_document=False,
-    written_by=("api",),
+    "queries", "Questions and their answers.", key="run id", per_document=False, written_by=("api",)
 )
 FEEDBACK = Topic(
     "feedback",
-    "Feedback on answers, judgements of passages, and facts that people state.",
-    key="run id, feedback id or fact id",
+    "Feedback on answers, judgements of passages, facts that people state, and saved questions.",
+    key="run id, feedback id, fact id or question id",
     per_document=False,
     written_by=("api",),
+)
+ANSWERS = Topic(
+    "answers",
+    "Changed answers of saved questions, without texts.",
+    key="question id",
+    per_document=False,
+    written_by=("api",),
+    read_by_producers=True,
+    is_sealed=False,
+    payload_in_feed=True,
 )
 CONTROL = Topic(
     "control",
@@ -136,3 +147,57 @@ def map_retention_ms(topics: Iterable[Topic]) -> dict[str, int]:
         for topic in topics
         if topic.retention is not None
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record to append.
+
+    The key selects the partition (Kafka's murmur2); without a key the log selects it.
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = field(default_factory=dict)
+    size_bytes: int = field(init=False, repr=False, compare=False)
+    """Size of key, value and headers, as bounded queues count it."""
+
+    def __post_init__(self) -> None:
+        headers = sum(map(len, self.headers)) + sum(map(len, self.headers.values()))
+        size = len(self.key or b"") + len(self.value or b"") + headers
+        # Queues ask for it many times.
+        object.__setattr__(self, "size_bytes", size)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """The position of a record. On the Postgres log the partition is always 0."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+def is_repeat(position: Position | None, first_position: Position | None) -> bool:
+    """Return whether this record repeats one at another position, because its producer retried the
+    append.
+
+    Only the first copy gets its reaction, since only the first is redelivered until it is
+    acknowledged. Reacting at the repeat's position would let the event overtake records that were
+    appended between the two copies. With copies in two partitions, the order of the event would
+    depend on which of them finishes first.
+    """
+    return position is not None and first_position is not None and position != first_position
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    record: Record
+    position: Position
+    appended_at: datetime
+    """The log's own clock (Kafka: LogAppendTime), in UTC."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.record.size_bytes

@@ -12,7 +12,9 @@ from datetime import date
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from schemas.models import Described
 
 
 def check_language(tag: str) -> str:
@@ -93,7 +95,7 @@ ExternalId = Annotated[
 ]
 
 
-class Value(BaseModel):
+class Value(Described):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -105,12 +107,10 @@ class RawCell(Value):
 
     char_start: int = Field(description="Offset of the cell's first character.")
     char_end: int = Field(description="Offset after the cell's last character.")
-    raw_value: str = Field(
-        description=(
-            "The stored value: a decimal number such as `0.125` for `12.5 %`, or a date or time in "
-            "ISO 8601."
-        )
-    )
+    raw_value: str
+    """The stored value: a decimal number such as `0.125` for `12.5 %`, or a date or time in ISO
+    8601.
+    """
 
 
 class Span(Value):
@@ -123,25 +123,19 @@ class Span(Value):
     char_start: int = Field(description="Offset of the first character.")
     char_end: int = Field(description="Offset after the last character.")
     page: int | None = Field(None, description="Page number, from 1.")
-    box: Box | None = Field(
-        None,
-        description=(
-            "Position on the page: x0, y0, x1, y1 as shares of the page's width and height, with "
-            "the origin at the top left."
-        ),
-    )
+    box: Box | None = None
+    """Position on the page: x0, y0, x1, y1 as shares of the page's width and height, with the
+    origin at the top left.
+    """
     element: str | None = Field(None, description="Id of the nearest HTML element that has one.")
     sheet: str | None = Field(None, description="Name of the sheet.")
     cells: str | None = Field(None, description="Cell range in A1 notation, such as `B2:D7`.")
     start_s: float | None = Field(None, description="Start in a recording, in seconds.")
     end_s: float | None = Field(None, description="End in a recording, in seconds.")
-    raw_cells: list[RawCell] | None = Field(
-        None,
-        description=(
-            "Cells of a spreadsheet in this range whose text shows another form of their value, in "
-            "order. Null if there are none."
-        ),
-    )
+    raw_cells: list[RawCell] | None = None
+    """Cells of a spreadsheet in this range whose text shows another form of their value, in order.
+    Null if there are none.
+    """
 
     def clip(self, start: int, end: int) -> Span:
         """Return the part in `[start, end)`, with the raw cells that lie in it."""
@@ -150,11 +144,7 @@ class Span(Value):
         first = bisect_left(cells, start, key=lambda cell: cell.char_start)
         last = bisect_right(cells, end, key=lambda cell: cell.char_end)
         return self.model_copy(
-            update={
-                "char_start": start,
-                "char_end": end,
-                "raw_cells": cells[first:last] or None,
-            }
+            update={"char_start": start, "char_end": end, "raw_cells": cells[first:last] or None}
         )
 
     def shift(self, offset: int) -> Span:
@@ -189,13 +179,10 @@ class Block(Value):
     kind: BlockKind = Field(description="Kind of block.")
     span: Span
     level: int | None = Field(None, ge=1, le=6, description="Level of a heading.")
-    language: str | None = Field(
-        None, description="Programming language of a code block, such as `python` or `sql`."
-    )
-    header_end: int | None = Field(
-        None,
-        description="Offset at which the header rows of a table end, including the delimiter row.",
-    )
+    language: str | None = None
+    """Programming language of a code block, such as `python` or `sql`."""
+    header_end: int | None = None
+    """Offset at which the header rows of a table end, including the delimiter row."""
 
 
 class Notice(Value):
@@ -262,13 +249,10 @@ class ChildChunk(Value):
     ordinal: int = Field(description="Position in the document, from 0.")
     kind: BlockKind = "paragraph"
     text: str
-    prefix: str = Field(
-        "",
-        description=(
-            "Title and heading path, and the header of a split table. Embedded and indexed with "
-            "the text, but never quoted."
-        ),
-    )
+    prefix: str = ""
+    """Title and heading path, and the header of a split table. Embedded and indexed with the text,
+    but never quoted.
+    """
     char_start: int
     char_end: int
     spans: list[Span]
@@ -295,9 +279,8 @@ class Mention(Value):
 
     chunk_id: UUID
     name: str = Field(description="The name as written.")
-    key: str = Field(
-        description="Normalized name. Mentions with the same key and type refer to the same entity."
-    )
+    key: str
+    """Normalized name. Mentions with the same key and type refer to the same entity."""
     type: str
     char_start: int = Field(description="Offset in the document's Markdown.")
     char_end: int = Field(description="Offset in the document's Markdown.")
@@ -312,9 +295,8 @@ class Relation(Value):
     object: tuple[str, str] = Field(description="Type and key of a mention in the same document.")
     weight: float = Field(ge=0, le=1)
     extractor: str
-    char_start: int = Field(
-        description="Start of the evidence, a sentence, in the document's Markdown."
-    )
+    char_start: int
+    """Start of the evidence, a sentence, in the document's Markdown."""
     char_end: int = Field(description="End of the evidence in the document's Markdown.")
 
 
@@ -340,45 +322,30 @@ class ChunkVector(Value):
 
     chunk_id: UUID
     vector: str = Field(description="Base64 of little-endian float16 numbers.")
-    state_offset: int = Field(
-        0, description="Offset of the token states in the event's blob, in bytes."
-    )
+    state_offset: int = 0
+    """Offset of the token states in the event's blob, in bytes."""
     state_length: int = Field(0, description="Length of the token states in bytes.")
-    background_dense: float | None = Field(
-        None, description="Mean cosine similarity with the engine's background questions."
-    )
-    background_maxsim: float | None = Field(
-        None, description="Mean MaxSim score with the engine's background questions."
-    )
+    background_dense: float | None = None
+    """Mean cosine similarity with the engine's background questions."""
+    background_maxsim: float | None = None
+    """Mean MaxSim score with the engine's background questions."""
 
 
 class Amendment(Value):
     """Changes to the descriptive fields of a document. Fields that are null stay as they are."""
 
-    title: DisplayName | None = Field(
-        None, max_length=2000, description="New title. An empty string removes the title."
-    )
-    collection: str | None = Field(
-        None,
-        max_length=255,
-        description="New collection. An empty string removes the document from its collection.",
-    )
-    tags: list[Annotated[str, Field(max_length=255)]] | None = Field(
-        None, max_length=256, description="Tags that replace the current ones."
-    )
-    metadata: dict[str, Any] | None = Field(
-        None,
-        description=(
-            "Metadata to merge into the current metadata. A key with the value null is removed."
-        ),
-    )
-    readers: Readers | None = Field(
-        None,
-        description=(
-            "Users and groups that may read the document, replacing the current ones. `everyone` "
-            "lifts the limit."
-        ),
-    )
+    title: DisplayName | None = Field(None, max_length=2000)
+    """New title. An empty string removes the title."""
+    collection: str | None = Field(None, max_length=255)
+    """New collection. An empty string removes the document from its collection."""
+    tags: list[Annotated[str, Field(max_length=255)]] | None = Field(None, max_length=256)
+    """Tags that replace the current ones."""
+    metadata: dict[str, Any] | None = None
+    """Metadata to merge into the current metadata. A key with the value null is removed."""
+    readers: Readers | None = None
+    """Users and groups that may read the document, replacing the current ones. `everyone` lifts the
+    limit.
+    """
 
     def stated_fields(self) -> dict[str, Any]:
         """Return the fields that the amendment changes."""
@@ -394,13 +361,10 @@ class RequestedChange(Value):
     """A change of a document, with the limits of the caller who requested it."""
 
     # Any names: those of a token are not checked against the form of readers.
-    limited_to: list[str] | None = Field(
-        None,
-        description=(
-            "Reader names of the caller. The change takes effect only if the readers that precede "
-            "it name one of them. Null: the caller is not limited to readers."
-        ),
-    )
+    limited_to: list[str] | None = None
+    """Reader names of the caller. The change takes effect only if the readers that precede it name
+    one of them. Null: the caller is not limited to readers.
+    """
 
 
 class DocumentSummary(Value):
@@ -409,9 +373,8 @@ class DocumentSummary(Value):
     external_id: str | None = None
     title: DisplayName | None = None
     filename: DisplayName | None = None
-    source_uri: str | None = Field(
-        None, description="Source URI of the document, or the URL that it was to be fetched from."
-    )
+    source_uri: str | None = None
+    """Source URI of the document, or the URL that it was to be fetched from."""
     media_type: str | None = None
     collection: str | None = None
     tags: list[str] = []
@@ -420,34 +383,21 @@ class DocumentSummary(Value):
 class DocumentFields(Value):
     """Descriptive fields that a producer may set."""
 
-    filename: DisplayName | None = Field(
-        None,
-        max_length=1024,
-        description="File name, used to detect the type and as a fallback title.",
-    )
-    media_type: str | None = Field(
-        None, max_length=255, description="Media type. Detected from the bytes if omitted."
-    )
-    title: DisplayName | None = Field(
-        None, max_length=2000, description="Title. Taken from the document if omitted."
-    )
-    language: str | None = Field(
-        None, max_length=35, description="Language as a BCP 47 tag. Detected if omitted."
-    )
-    collection: str | None = Field(
-        None, max_length=255, description="Collection that the document belongs to."
-    )
-    tags: list[Annotated[str, Field(max_length=255)]] = Field(
-        default=[], max_length=256, description="Tags to filter by."
-    )
+    filename: DisplayName | None = Field(None, max_length=1024)
+    """File name, used to detect the type and as a fallback title."""
+    media_type: str | None = Field(None, max_length=255)
+    """Media type. Detected from the bytes if omitted."""
+    title: DisplayName | None = Field(None, max_length=2000)
+    """Title. Taken from the document if omitted."""
+    language: str | None = Field(None, max_length=35)
+    """Language as a BCP 47 tag. Detected if omitted."""
+    collection: str | None = Field(None, max_length=255)
+    """Collection that the document belongs to."""
+    tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256)
+    """Tags to filter by."""
     metadata: dict[str, Any] = Field({}, description="Metadata to filter by.")
-    source_uri: str | None = Field(
-        None, max_length=8192, description="URI of the original, shown with results."
-    )
+    source_uri: str | None = Field(None, max_length=8192)
+    """URI of the original, shown with results."""
     document_date: date | None = Field(None, description="Date of the document, to filter by.")
-    readers: Readers | None = Field(
-        None,
-        description=(
-            "Users and groups that may read the document. Null allows everyone in the tenant."
-        ),
-    )
+    readers: Readers | None = None
+    """Users and groups that may read the document. Null allows everyone in the tenant."""

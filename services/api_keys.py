@@ -1,5 +1,5 @@
 """API keys of the form `ab_<key id>_<secret>`, stored as Argon2 hashes and verified at each
-request.
+request; audit events of administrative actions, published on topic `control`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from schemas.errors import (
     Unauthenticated,
     unknown_resource_error,
 )
+from schemas.events import AuditRecorded
 from schemas.principals import ROLES, Principal
 from schemas.timestamps import utc_now
-from services.audit_log import AuditLog
+from services.publishing import EventPublisher
 from sql.catalog.access import PgApiKeys, StoredApiKey
 
 KEY_PREFIX = "ab_"
@@ -248,3 +249,53 @@ def _make_not_found(key_id: str) -> NotFound:
         repr(key_id),
         "List the tenant's keys with GET /v1/keys or `anabranch keys list`.",
     )
+
+
+AUDIT_SOURCE = "anabranch/audit"
+VISIT_INTERVAL_S = 900.0
+MAX_VISITS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLog(EventPublisher):
+    """Publish audit events."""
+
+    _visits: dict[tuple[str, str], datetime] = field(default_factory=dict)
+
+    async def record(
+        self,
+        caller: Principal,
+        action: str,
+        subject: str | None,
+        request_id: str | None,
+        outcome: str = "done",
+    ) -> None:
+        audit_event = AuditRecorded(
+            audit_id=self.fresh_id(),
+            actor=caller.id,
+            role=caller.role,
+            action=action,
+            subject=subject,
+            tenant=caller.tenant,
+            occurred_at=self.clock(),
+            request_id=request_id,
+            outcome=outcome,
+        )
+        await self.publish(
+            audit_event, AUDIT_SOURCE, caller.tenant, audit_event.audit_id, caller.tenant
+        )
+
+    async def record_visit(self, caller: Principal, request_id: str | None) -> None:
+        """Record that an operator acts for another tenant, at most once per `VISIT_INTERVAL_S`."""
+        if caller.home_tenant is None:
+            return
+        visit, now = (caller.id, caller.tenant), self.clock()
+        last = self._visits.get(visit)
+        if last is not None and (now - last).total_seconds() < VISIT_INTERVAL_S:
+            return
+        await self.record(caller, "tenant.entered", caller.tenant, request_id)
+        # Only once it is published, so that a failed visit is recorded at the next request.
+        self._visits.pop(visit, None)
+        self._visits[visit] = now
+        if len(self._visits) > MAX_VISITS:
+            del self._visits[next(iter(self._visits))]

@@ -1,17 +1,20 @@
-"""Warm up the engines of a generation, and compare its index with them and with the settings."""
+"""Engines of generations: open, share, count and warm them up, and compare an index with them."""
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import structlog
 
+from processors import get_stage_versions
 from schemas.errors import AnabranchError, GenerationMismatch
 from schemas.generations import (
     UPSTREAM_STAGES,
@@ -22,6 +25,8 @@ from schemas.generations import (
     compute_stage_fingerprint,
 )
 from schemas.ports.engines import Chunker, Embedder, Extractor, LanguageDetector, Parser
+from services.background_tasks import run_in_background
+from streams.stage import Instrumentation
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +55,9 @@ async def warm_in_background(engines: Iterable[object], folder: Path) -> AsyncIt
 
     One process of a data folder at a time: the others find the results in the models folder.
     """
-    task = asyncio.create_task(
-        _warm_engines([engine for engine in engines if isinstance(engine, Warmable)], folder)
-    )
-    try:
+    warmable = [engine for engine in engines if isinstance(engine, Warmable)]
+    async with run_in_background(_warm_engines(warmable, folder)):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _warm_engines(engines: Iterable[Warmable], folder: Path) -> None:
@@ -189,3 +189,121 @@ def check_embedder(embedder: Embedder, generation: Generation) -> None:
             f"{expected.dimension} dimensions, "
             f"the settings name {embedder.model} with {embedder.dimension}"
         )
+
+
+EngineT = TypeVar("EngineT")
+
+
+class _CountingEngine:
+    """Calls `count` with the first argument of a method, and leaves the rest to the engine."""
+
+    def __init__(self, inner: object, method: str, count: Callable[[Any], None]) -> None:
+        self.inner, self.method, self.count = inner, method, count
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.inner, name)
+        return partial(self._call, attribute) if name == self.method else attribute
+
+    def _call(self, method: Callable[..., Any], first: object, *others: object) -> Any:
+        # Before the call, since a failed attempt costs as much.
+        self.count(first)
+        return method(first, *others)
+
+
+def _count_calls(engine: EngineT, method: str, count: Callable[[Any], None]) -> EngineT:
+    return cast("EngineT", _CountingEngine(engine, method, count))
+
+
+@dataclass(slots=True)
+class SharedEngines:
+    """Engines of other generations that a generation can use too; None where it needs its own."""
+
+    parser: Parser | None = None
+    chunker: Chunker | None = None
+    extractor: Extractor | None = None
+    embedder: Embedder | None = None
+
+
+OpenEngines = Callable[[Generation, SharedEngines], AbstractAsyncContextManager[Engines]]
+
+
+@dataclass(slots=True)
+class EngineRegistry:
+    """Open engines, and share them between generations. They are closed with `stack`."""
+
+    open_engines: OpenEngines
+    instrumentation: Instrumentation
+    stack: AsyncExitStack
+    prepared: list[tuple[IndexConfig, Engines]] = field(default_factory=list)
+    input_counts: dict[str, Counter[str]] = field(default_factory=dict)
+    """Generation to engine to the number of inputs since the last `take_input_counts`."""
+
+    def add(self, config: IndexConfig, engines: Engines) -> None:
+        self.prepared.append((config, engines))
+
+    async def get_counting(self, generation: Generation) -> Engines:
+        """Return the engines of the generation, wrapped to count their inputs.
+
+        Raises ConfigurationError if a model server has no URL, GenerationMismatch if an engine
+        differs from the generation's configuration.
+        """
+        counts = self.input_counts.setdefault(generation.name, Counter())
+
+        def count_inputs(engine: str, inputs: int) -> None:
+            self.instrumentation.count_engine_inputs(engine, inputs)
+            counts[engine] += inputs
+
+        engines = await self._get_or_prepare(generation)
+        return replace(
+            engines,
+            parser=_count_calls(engines.parser, "parse", lambda _: count_inputs("parse", 1)),
+            extractor=_count_calls(
+                engines.extractor, "extract", lambda _: count_inputs("extract", 1)
+            ),
+            # Queries are not part of a build, so `embed_query` is not counted.
+            embedder=_count_calls(
+                engines.embedder, "embed", lambda texts: count_inputs("embed", len(texts))
+            ),
+        )
+
+    async def find_outdated_stages(self, generation: Generation) -> list[str]:
+        """List the stages that another program version built. Raises as `get_counting` does."""
+        return find_outdated_stages(
+            generation,
+            add_engine_fingerprints(generation.config, await self._get_or_prepare(generation)),
+            get_stage_versions(),
+        )
+
+    def take_input_counts(self, generation: str) -> dict[str, int]:
+        """Return the input counts since the last call, and reset them."""
+        counts = self.input_counts.get(generation, Counter())
+        taken_counts = dict(counts)
+        counts.clear()
+        return taken_counts
+
+    async def _get_or_prepare(self, generation: Generation) -> Engines:
+        config = generation.config
+        for prepared_config, engines in self.prepared:
+            if prepared_config == config:
+                return engines
+        engines = await self.stack.enter_async_context(
+            self.open_engines(generation, self._find_shared(config))
+        )
+        # A model server may serve another model than the settings name.
+        check_config_matches(add_engine_fingerprints(config, engines), config, generation.name)
+        self.add(config, engines)
+        return engines
+
+    def _find_shared(self, config: IndexConfig) -> SharedEngines:
+        shared = SharedEngines()
+        for prepared_config, engines in self.prepared:
+            # The parser includes OCR.
+            if (prepared_config.parse, prepared_config.ocr) == (config.parse, config.ocr):
+                shared.parser = engines.parser
+            if prepared_config.chunk == config.chunk:
+                shared.chunker = engines.chunker
+            if prepared_config.extract == config.extract:
+                shared.extractor = engines.extractor
+            if prepared_config.embed == config.embed:
+                shared.embedder = engines.embedder
+        return shared

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from schemas.entities import MAX_ALIASES, EntityAmendment
 from schemas.errors import InvalidRequest, unknown_resource_error
 from schemas.events import EntityAmended, EntityMerged, EntityRetyped, EntitySplit
-from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
-from schemas.topics import CONTROL
 from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
+from services.publishing import EventPublisher
 from sql.index.entities import PgEntities
-from streams.codec import Codec
-from streams.publisher import build_root_event
 
 CE_SOURCE = "anabranch/entities"
 Details = dict[str, Any]
@@ -30,11 +26,8 @@ class EntityService:
     entity with `status`. Raises NotFound, InvalidRequest, LogUnavailable.
     """
 
-    log: RecordAppender
-    codec: Codec
+    publisher: EventPublisher
     tables: PgEntities
-    clock: Callable[[], datetime]
-    fresh_id: Callable[[], UUID]
     projection_timeout_s: float = PROJECTION_TIMEOUT_S
 
     async def amend_entity(
@@ -91,10 +84,8 @@ class EntityService:
 
     async def merge_entity(self, caller: Principal, entity_id: UUID, into: UUID) -> Details:
         """Make an entity part of another one, which is returned."""
-        entity, whole = (
-            await self._fetch_entity(caller, entity_id),
-            await self._fetch_entity(caller, into),
-        )
+        entity = await self._fetch_entity(caller, entity_id)
+        whole = await self._fetch_entity(caller, into)
         entity_id, into = entity["id"], whole["id"]
         if entity_id == into:
             raise InvalidRequest(
@@ -103,10 +94,7 @@ class EntityService:
                 remedy="Name two entities that are not parts of one already.",
             )
         event = EntityMerged(
-            tenant=caller.tenant,
-            entity_id=entity_id,
-            into=into,
-            into_type=_get_stated_type(whole),
+            tenant=caller.tenant, entity_id=entity_id, into=into, into_type=_get_stated_type(whole)
         )
 
         async def is_projected() -> bool:
@@ -170,18 +158,13 @@ class EntityService:
         is_projected: Callable[[], Awaitable[bool]],
         entity_id: UUID,
     ) -> Details:
-        await self.log.append(
-            [
-                await self.codec.encode(
-                    build_root_event(
-                        event, self.fresh_id(), CE_SOURCE, self.clock, tenant=caller.tenant
-                    ),
-                    CONTROL,
-                    str(event.entity_id),
-                )
-                for event in events
-            ]
-        )
+        records = [
+            await self.publisher.encode(
+                event, CE_SOURCE, str(event.entity_id), tenant=caller.tenant
+            )
+            for event in events
+        ]
+        await self.publisher.log.append(records)
         is_applied = await wait_until_projected(is_projected, timeout_s=self.projection_timeout_s)
         entity = await self._fetch_entity(caller, entity_id)
         return entity | {"status": "applied" if is_applied else "accepted"}

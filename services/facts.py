@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from cachetools import TTLCache
@@ -14,12 +14,9 @@ from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
 from schemas.events import FactApproved, FactProposed, FactRejected
 from schemas.facts import Fact, FactReceipt, FactRequest, FactStatus
 from schemas.ids import content_id
-from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
-from schemas.topics import FEEDBACK
+from services.publishing import EventPublisher
 from sql.catalog.facts import PgFacts
-from streams.codec import Codec
-from streams.publisher import build_root_event
 
 CE_SOURCE = "anabranch/api"
 # How long a fact that was just proposed may take to reach the tables.
@@ -38,11 +35,8 @@ FactKey = tuple[str, str, str, str, tuple[str, ...] | None]
 class FactService:
     """Every method raises NotFound for a fact that the caller may not read, and LogUnavailable."""
 
-    log: RecordAppender
+    publisher: EventPublisher
     facts: PgFacts
-    codec: Codec
-    clock: Callable[[], datetime]
-    fresh_id: Callable[[], UUID]
     decision_wait_s: float = DECISION_WAIT_S
     pending: TTLCache[FactKey, UUID] = field(
         default_factory=lambda: TTLCache(MAX_PENDING, PENDING_S)
@@ -53,7 +47,7 @@ class FactService:
 
         Raises InvalidRequest if it is expired already.
         """
-        now = self.clock()
+        now = self.publisher.clock()
         if request.expires_at is not None and request.expires_at <= now:
             raise InvalidRequest(
                 f"expires_at {request.expires_at.isoformat()} is in the past.",
@@ -67,7 +61,7 @@ class FactService:
         key = _build_key(caller.tenant, request)
         if request.replaces is None and (equal := await self._find_pending(caller, key)):
             return FactReceipt(fact_id=equal, duplicate=True)
-        fact_id = self.pending[key] = self.fresh_id()
+        fact_id = self.pending[key] = self.publisher.fresh_id()
         try:
             await self._publish(
                 FactProposed(
@@ -88,33 +82,14 @@ class FactService:
 
         Raises InvalidRequest for a replaced fact.
         """
-        await self._check_open(caller, fact_id)
-        await self._publish(
-            FactApproved(
-                fact_id=fact_id,
-                tenant=caller.tenant,
-                decided_by=caller.id,
-                decided_at=self.clock(),
-            )
-        )
-        return await self._await_decision(caller, fact_id, "approved")
+        return await self._decide(caller, fact_id, "approved", FactApproved)
 
     async def reject(self, caller: Principal, fact_id: UUID, reason: str | None) -> FactReceipt:
         """Publish the rejection and wait until it holds.
 
         Raises InvalidRequest for a replaced fact.
         """
-        await self._check_open(caller, fact_id)
-        await self._publish(
-            FactRejected(
-                fact_id=fact_id,
-                tenant=caller.tenant,
-                decided_by=caller.id,
-                decided_at=self.clock(),
-                reason=reason,
-            )
-        )
-        return await self._await_decision(caller, fact_id, "rejected")
+        return await self._decide(caller, fact_id, "rejected", partial(FactRejected, reason=reason))
 
     async def get(self, caller: Principal, fact_id: UUID) -> Fact:
         if (fact := await self.facts.find(caller, fact_id)) is None:
@@ -129,13 +104,27 @@ class FactService:
             return None
         return fact_id
 
-    async def _check_open(self, caller: Principal, fact_id: UUID) -> None:
+    async def _decide(
+        self,
+        caller: Principal,
+        fact_id: UUID,
+        status: FactStatus,
+        build: Callable[..., FactApproved | FactRejected],
+    ) -> FactReceipt:
         if (await self._await_fact(caller, fact_id)).status == "replaced":
             raise InvalidRequest(
                 f"Fact {fact_id} was replaced.",
                 code="FACT_REPLACED",
                 remedy="Propose the fact again.",
             )
+        decision = build(
+            fact_id=fact_id,
+            tenant=caller.tenant,
+            decided_by=caller.id,
+            decided_at=self.publisher.clock(),
+        )
+        await self._publish(decision)
+        return await self._await_decision(caller, fact_id, status)
 
     async def _await_fact(self, caller: Principal, fact_id: UUID) -> Fact:
         """Return the fact; wait for one whose event is on its way."""
@@ -161,14 +150,8 @@ class FactService:
         return FactReceipt(fact_id=fact_id)
 
     async def _publish(self, data: FactProposed | FactApproved | FactRejected) -> None:
-        event = build_root_event(
-            data,
-            content_id("event", data.name, self.fresh_id()),
-            CE_SOURCE,
-            self.clock,
-            tenant=data.tenant,
-        )
-        await self.log.append([await self.codec.encode(event, FEEDBACK, str(data.fact_id))])
+        event_id = content_id("event", data.name, self.publisher.fresh_id())
+        await self.publisher.publish(data, CE_SOURCE, str(data.fact_id), event_id, data.tenant)
 
 
 def _unknown_fact_error(fact_id: UUID) -> NotFound:

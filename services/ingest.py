@@ -6,7 +6,7 @@ import asyncio
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,23 +20,29 @@ from processors.admission import (
     missing_blob_error,
 )
 from schemas.amendments import normalize_readers
-from schemas.blob_keys import upload_staging_prefix
 from schemas.errors import (
     Forbidden,
     ForbiddenAddress,
     InvalidRequest,
     LogUnavailable,
+    PermanentError,
     unknown_document_error,
 )
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
-from schemas.ids import compute_file_sha256, make_document_id, make_received_id, sha256_hex
-from schemas.ingest import IngestionJob, IngestReceipt, IngestRequest, PlannedEvent
+from schemas.ids import (
+    compute_file_sha256,
+    make_document_id,
+    make_received_id,
+    sha256_hex,
+    upload_staging_prefix,
+)
+from schemas.ingest import IngestionJob, IngestReceipt, IngestRequest
 from schemas.ports.engines import BlobStore
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.values import Amendment, BlobRef, DocumentFields, Notice
 from sql.catalog.documents import PgDocuments
-from sql.catalog.jobs import PgJobs
+from sql.catalog.revisions import PgJobs
 from streams.codec import Codec
 from streams.publisher import API_SOURCE, build_raw_record
 
@@ -46,6 +52,10 @@ REQUEST_TIMEOUT_S = 45.0
 RETRY_INGEST = "Retry, with the same Idempotency-Key if you sent one."
 RETRY_AMEND = "Check GET /v1/documents/{id}, and retry if the change is missing."
 RETRY_WITHDRAW = "Retry: withdrawing twice does no harm."
+_DUPLICATE = Notice(
+    code="DUPLICATE",
+    detail="The document already has these bytes and fields; nothing is processed.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,46 +78,53 @@ class IngestService:
     """Secret from which ids of documents without an external id are derived."""
     timeout_s: float = REQUEST_TIMEOUT_S
 
-    def plan_event(self, caller: Principal, idempotency_key: str | None) -> PlannedEvent:
-        """Choose the event id.
+    @asynccontextmanager
+    async def open_submission(
+        self, caller: Principal, idempotency_key: str | None
+    ) -> AsyncIterator[Submission]:
+        """Begin a request to ingest a document.
 
-        Keys of a caller that is limited to readers are prefixed with its id, so that it cannot
-        probe others' events.
+        If the block fails before the event may be in the log, its uploads are deleted, unless the
+        caller chose the event id: an earlier request with that id may still need them. Keys of a
+        caller that is limited to readers are prefixed with its id, so that it cannot probe others'
+        events.
         """
         key = (
             idempotency_key
             if idempotency_key is None or caller.readers is None
             else f"{caller.id}/{idempotency_key}"
         )
-        return PlannedEvent(key or str(self.fresh_id()), key is not None)
+        submission = Submission(caller, key or str(self.fresh_id()), key is not None)
+        try:
+            yield submission
+        except Exception as error:
+            is_written = submission.is_publishing and not isinstance(error, PermanentError)
+            if not is_written and not submission.has_idempotency_key:
+                await self.blobs.delete([upload.key for upload in submission.uploads])
+            raise
 
     async def stage_upload(
-        self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None
+        self, submission: Submission, chunks: AsyncIterator[bytes], media_type: str | None
     ) -> BlobRef:
         """Store the bytes under a key derived from event and content.
 
         A retried request is thus the same event. Stage `receive` removes the upload.
         """
         self.disk.check()
-        return await self.blobs.put_stream(
-            _build_staged_prefix(tenant, event), chunks, limit=self.max_bytes, media_type=media_type
+        upload = await self.blobs.put_stream(
+            submission.staging_prefix, chunks, limit=self.max_bytes, media_type=media_type
         )
-
-    async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
-        """Delete the upload, unless the caller chose the event id.
-
-        An earlier request with that id may still need the bytes.
-        """
-        if not event.has_idempotency_key:
-            await self.blobs.delete([upload.key])
+        submission.uploads.append(upload)
+        return upload
 
     async def submit_document(
-        self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent
+        self, submission: Submission, request: IngestRequest, upload: BlobRef | None
     ) -> IngestReceipt:
         """Publish the event and wait for the log.
 
         Raises InvalidRequest, Forbidden, LogUnavailable.
         """
+        caller = submission.caller
         if request.storage_key is not None and caller.readers is not None:
             remedy = "Upload the file."
             raise Forbidden(
@@ -119,7 +136,7 @@ class IngestService:
         # An upload was checked when it was staged.
         if upload is None:
             self.disk.check()
-        content, sha256 = await self._resolve_content(caller.tenant, request, upload, event)
+        content, sha256 = await self._resolve_content(submission, request, upload)
         if caller.readers is not None and request.external_id is None:
             # Without an id of its own, equal bytes or URLs are one document, and the caller could
             # learn that another user has it.
@@ -127,7 +144,7 @@ class IngestService:
             private_id = await self._make_private_id(caller, name)
             request = request.model_copy(update={"external_id": private_id})
         async with _limit_time(self.timeout_s, RETRY_INGEST):
-            return await self._accept_document(caller, request, content, sha256, event)
+            return await self._accept_document(submission, request, content, sha256)
 
     async def _make_private_id(self, caller: Principal, name: str) -> str:
         """Return an id that no other caller can compute: with it, it could ask for the document."""
@@ -141,30 +158,19 @@ class IngestService:
 
     async def _accept_document(
         self,
-        caller: Principal,
+        submission: Submission,
         request: IngestRequest,
         content: Content,
         sha256: str | None,
-        event: PlannedEvent,
     ) -> IngestReceipt:
-        tenant = caller.tenant
+        caller = submission.caller
         # The id that stage `receive` will derive, so that the answer can name it before admission.
         new_document_id = make_document_id(
-            tenant, "", request.external_id or request.source_uri or request.url or sha256 or ""
+            caller.tenant,
+            "",
+            request.external_id or request.source_uri or request.url or sha256 or "",
         )
-        fields = request.model_dump(include=set(DocumentFields.model_fields))
-        if request.text is not None and request.filename is None and request.media_type is None:
-            fields["media_type"] = "text/markdown"
-        data = DocumentReceived.model_validate(
-            fields
-            | {
-                "tenant": tenant,
-                "external_id": request.external_id,
-                "content": content,
-                "force": request.force,
-                "limited_to": _list_readers(caller),
-            }
-        )
+        data = _build_received_event(caller, request, content)
         async with self._order_requests(
             caller, new_document_id, normalize_readers(request.readers)
         ):
@@ -174,19 +180,18 @@ class IngestService:
                     code="EXTERNAL_ID_TAKEN",
                     remedy="Choose another external_id.",
                 )
-            earlier_status = await self._fetch_earlier_status(
-                caller, event, new_document_id, sha256
-            )
+            earlier_status = await self._fetch_earlier_status(submission, new_document_id, sha256)
             is_duplicate = sha256 is not None and await self._is_duplicate(
                 caller, new_document_id, sha256, request
             )
             ingestion_job = self._make_job(
-                caller, data, event.event_id, new_document_id, request.external_id
+                caller, data, submission.event_id, new_document_id, request.external_id
             )
-            await self._claim(ingestion_job, data, event.has_idempotency_key)
+            await self._claim(ingestion_job, data, submission.has_idempotency_key)
             # After the checks, so that a refused request leaves no blob.
             if request.text is not None:
                 await self.blobs.put(content.storage_key or "", request.text.encode())
+            submission.is_publishing = True
             job = await self._publish(ingestion_job, data)
         if (
             earlier_status
@@ -203,14 +208,7 @@ class IngestService:
             external_id=request.external_id,
             content_sha256=sha256,
             duplicate=is_duplicate,
-            warnings=[
-                Notice(
-                    code="DUPLICATE",
-                    detail="The document already has these bytes and fields; nothing is processed.",
-                )
-            ]
-            if is_duplicate and not request.force
-            else [],
+            warnings=[_DUPLICATE] if is_duplicate and not request.force else [],
         )
 
     async def amend_document(
@@ -251,9 +249,7 @@ class IngestService:
         ):
             document = await self._require_changeable(caller, document_id)
             data = DocumentWithdrawn(
-                tenant=caller.tenant,
-                document_id=str(document_id),
-                limited_to=_list_readers(caller),
+                tenant=caller.tenant, document_id=str(document_id), limited_to=_list_readers(caller)
             )
             return await self._publish_change(caller, document_id, document, data)
 
@@ -289,7 +285,9 @@ class IngestService:
         """Keep a limited caller's check and event together, and others' new readers out of it."""
         async with AsyncExitStack() as stack:
             if caller.readers is not None or readers is not None:
-                await stack.enter_async_context(self.jobs.lock_document(document_id))
+                await stack.enter_async_context(
+                    self.jobs.lock(f"requests that change {document_id}")
+                )
             yield
 
     async def _claim(self, job: IngestionJob, data: RequestData, has_idempotency_key: bool) -> None:
@@ -327,11 +325,7 @@ class IngestService:
 
     async def _publish(self, job: IngestionJob, data: RequestData) -> UUID:
         record = await build_raw_record(
-            data,
-            job.event_id,
-            time=self.clock(),
-            codec=self.codec,
-            document_id=job.document_id,
+            data, job.event_id, time=self.clock(), codec=self.codec, document_id=job.document_id
         )
         await self.log.append([record])
         # After the event: a job without one would stay pending forever.
@@ -339,7 +333,7 @@ class IngestService:
         return job.job_id
 
     async def _resolve_content(
-        self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent
+        self, submission: Submission, request: IngestRequest, upload: BlobRef | None
     ) -> tuple[Content, str | None]:
         """Return the content and its SHA-256 (None for a URL). Inline text is stored later."""
         given_fields = [
@@ -361,16 +355,16 @@ class IngestService:
             return Content(url=request.url), None
         if request.storage_key is not None:
             return Content(storage_key=request.storage_key), await self._hash_stored_blob(
-                tenant, request.storage_key
+                submission.caller.tenant, request.storage_key
             )
         if upload:
             check_size(upload.size, self.max_bytes)
             return Content(storage_key=upload.key), upload.sha256
         payload = (request.text or "").encode()
         check_size(len(payload), self.max_bytes)
-        return Content(
-            storage_key=_build_staged_prefix(tenant, event) + sha256_hex(payload)
-        ), sha256_hex(payload)
+        return Content(storage_key=submission.staging_prefix + sha256_hex(payload)), sha256_hex(
+            payload
+        )
 
     async def _hash_stored_blob(self, tenant: str, key: str) -> str:
         check_storage_key(key, tenant)
@@ -407,26 +401,24 @@ class IngestService:
             "metadata": request.metadata,
             **optional_fields,
         }
-        current_readers, requested_readers = (
-            normalize_readers(current.get("readers")),
-            normalize_readers(request.readers),
-        )
+        current_readers = normalize_readers(current.get("readers"))
+        requested_readers = normalize_readers(request.readers)
         return current_readers == requested_readers and all(
             current.get(name) == value for name, value in requested_fields.items()
         )
 
     async def _fetch_earlier_status(
-        self, caller: Principal, event: PlannedEvent, document: UUID, sha256: str | None
+        self, submission: Submission, document: UUID, sha256: str | None
     ) -> Mapping[str, Any] | None:
         """Return the status of the same event, if it was sent before.
 
         Raises InvalidRequest if its key belongs to another document: without this check only a dead
         letter would report it.
         """
-        if not event.has_idempotency_key:
+        if not submission.has_idempotency_key:
             return None
         earlier_status = await self.documents.fetch_status(
-            caller, event_id=event.event_id, source=API_SOURCE
+            submission.caller, event_id=submission.event_id, source=API_SOURCE
         )
         if earlier_status is None:
             return None
@@ -436,8 +428,46 @@ class IngestService:
         if str(earlier_document) != str(document) or (
             sha256 and earlier_sha256 and earlier_sha256 != sha256
         ):
-            raise _reused_key_error(event.event_id)
+            raise _reused_key_error(submission.event_id)
         return earlier_status
+
+
+@dataclass(slots=True)
+class Submission:
+    """A request to ingest a document, with what it has stored so far.
+
+    The event's id comes first, because uploads are staged under it. With an Idempotency-Key as its
+    id, the event may be in the log already.
+    """
+
+    caller: Principal
+    event_id: str
+    has_idempotency_key: bool
+    uploads: list[BlobRef] = field(default_factory=list)
+    is_publishing: bool = False
+
+    @property
+    def staging_prefix(self) -> str:
+        tenant = self.caller.tenant
+        return upload_staging_prefix(tenant, make_received_id(tenant, API_SOURCE, self.event_id))
+
+
+def _build_received_event(
+    caller: Principal, request: IngestRequest, content: Content
+) -> DocumentReceived:
+    fields = request.model_dump(include=set(DocumentFields.model_fields))
+    if request.text is not None and request.filename is None and request.media_type is None:
+        fields["media_type"] = "text/markdown"
+    return DocumentReceived.model_validate(
+        fields
+        | {
+            "tenant": caller.tenant,
+            "external_id": request.external_id,
+            "content": content,
+            "force": request.force,
+            "limited_to": _list_readers(caller),
+        }
+    )
 
 
 def _list_readers(caller: Principal) -> list[str] | None:
@@ -464,7 +494,3 @@ async def _limit_time(timeout_s: float, retry_hint: str) -> AsyncIterator[None]:
             f"Timed out after {timeout_s:g} s. The event may still have been written.",
             remedy=remedy,
         ) from error
-
-
-def _build_staged_prefix(tenant: str, event: PlannedEvent) -> str:
-    return upload_staging_prefix(tenant, make_received_id(tenant, API_SOURCE, event.event_id))

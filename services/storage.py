@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
 from schemas.ports.engines import BlobStore
 from schemas.ports.keys import KeyShares
 from schemas.ports.log import EventLog, Subscriber
-from schemas.records import Position
+from sql.database import Pool
 from sql.log.offset_store import PgOffsetStore
-from sql.pool import Pool
 from streams.codec import Codec
-
-# First number of an order. Sources without a declared epoch have 1 too.
-LOG_EPOCH = 1
 
 
 class ShareFile(KeyShares, Protocol):
@@ -36,7 +31,6 @@ class Storage:
     subscriber: Subscriber
     blobs: BlobStore
     codec: Codec
-    stamp: Callable[[Position, datetime], list[int]]
     offset_store: PgOffsetStore
     """Offsets of Kafka consumer groups. The Postgres log keeps its cursors itself."""
     producer_topics: tuple[str, ...] = ()
@@ -49,18 +43,3 @@ class Storage:
             partition: following
             for partition, (_, following) in (await self.log.fetch_offset_bounds(topic)).items()
         }
-
-
-def build_order_stamp(log_kind: str) -> Callable[[Position, datetime], list[int]]:
-    """Build the function that orders revisions: by offset on the Postgres log, by append time on
-    Kafka.
-    """
-    if log_kind == "postgres":
-        return lambda position, appended_at: [LOG_EPOCH, position.offset]
-    # Partition and offset break ties: two partitions may append in the same millisecond.
-    return lambda position, appended_at: [
-        LOG_EPOCH,
-        int(appended_at.timestamp() * 1000),
-        position.partition,
-        position.offset,
-    ]

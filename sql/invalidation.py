@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from schemas.ports.search import SnapshotVersion
+from sql.database import Connection, Pool, execute, fetch_rows, load_query
 from sql.errors import translate_database_errors
-from sql.pool import Connection, Pool, execute, fetch_rows
-from sql.query_loader import load_query
 
 ALL_GENERATIONS = ""
 CHANGE_RETENTION_S = 3600.0

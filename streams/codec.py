@@ -18,15 +18,15 @@ from uuid import UUID
 from cachetools import LRUCache
 from pydantic import ValidationError
 
-from schemas.errors import MalformedEvent, NewerVersion, PermanentError
+from schemas.errors import MalformedEvent, NewerVersion, PermanentError, format_invalid_fields
 from schemas.events import Event, EventData, list_event_classes
 from schemas.events.envelope import FOREIGN_BLOB
 from schemas.ids import canonical_json, make_received_id, sha256_hex
 from schemas.ports.keys import TAMPERED, PayloadCipher
-from schemas.records import Record, StoredRecord
-from schemas.topics import OUTCOMES, RAW, get_base_topic
-from schemas.validation_errors import format_invalid_fields
+from schemas.topics import OUTCOMES, RAW, Record, StoredRecord, get_base_topic
 from streams.cloudevents import (
+    SIGNATURE_HEADER,
+    EventSigner,
     format_headers,
     parse_integer,
     parse_json,
@@ -36,7 +36,6 @@ from streams.cloudevents import (
     parse_uuid_or_none,
 )
 from streams.payload_keys import PlainKeys
-from streams.signatures import SIGNATURE_HEADER, EventSigner
 
 _CORRELATION_PATTERNS = {
     "correlationid": re.compile("|[0-9a-fA-F-]{36}"),
@@ -123,7 +122,7 @@ class Codec:
         headers = format_headers(event)
         # Sealed with the key of its document, run, fact or entity; a dead letter without a document
         # has its own.
-        names = ("run_id", "feedback_id", "fact_id", "entity_id", "event_id")
+        names = ("run_id", "feedback_id", "fact_id", "entity_id", "question_id", "event_id")
         ids = (getattr(event.data, name, None) for name in names)
         subject = event.document_id or next(filter(None, ids), None)
         tenant = event.tenant or getattr(event.data, "tenant", None)

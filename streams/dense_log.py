@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from schemas.ports.log import EventLog
+from schemas.ports.log import LOG_EPOCH, EventLog
+from schemas.topics import Position
 
 
 class DenseLog(EventLog):
     """An `EventLog` outside the database whose offsets count records."""
 
     is_in_database = False
+
+    def assign_order(self, position: Position, appended_at: datetime) -> list[int]:
+        # Partition and offset break ties: two partitions may append in the same millisecond.
+        milliseconds = int(appended_at.timestamp() * 1000)
+        return [LOG_EPOCH, milliseconds, position.partition, position.offset]
 
     async def count_pending(
         self, group: str, topic: str, below: Mapping[int, int] | None = None
@@ -49,7 +55,7 @@ class DenseLog(EventLog):
     async def has_reader(self, group: str, topic: str) -> bool | None:
         return None
 
-    async def expire(self) -> None:
+    async def expire(self, unread: Collection[str] = ()) -> None:
         """Do nothing: Kafka expires records itself, and the in-memory log keeps them."""
 
 

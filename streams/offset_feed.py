@@ -14,7 +14,7 @@ from typing import cast
 from schemas.errors import ConfigurationError, CursorAhead, InvalidRequest
 from schemas.ports.feed import EventCount, FeedPage, FeedRecord
 from schemas.ports.log import EventLog
-from schemas.records import StoredRecord
+from schemas.topics import StoredRecord
 
 PAGE_BYTES = 4_000_000
 """Approximate payload bytes of a page; each idle reader holds one page in memory."""
@@ -120,10 +120,8 @@ class OffsetFeed:
         # Before the loop: each record's cursor must hold the offset of every partition.
         topic_offsets.update({partition: start for partition, (start, _) in ranges.items()})
         feed_records = list[FeedRecord]()
-        starts, ends = (
-            {p: start for p, (start, _) in ranges.items()},
-            {p: end for p, (_, end) in ranges.items()},
-        )
+        starts = {p: start for p, (start, _) in ranges.items()}
+        ends = {p: end for p, (_, end) in ranges.items()}
         async with aclosing(
             cast(AsyncGenerator[StoredRecord, None], self.log.read(topic, starts, ends))
         ) as records:

@@ -19,7 +19,7 @@ import structlog
 from schemas.errors import LogUnavailable, NewerVersion, TransientError
 from schemas.ports.consumers import ReaderStatus
 from schemas.ports.log import Partition
-from schemas.records import StoredRecord
+from schemas.topics import StoredRecord
 from streams.runner import StageRunner, WorkItem
 
 
@@ -27,11 +27,11 @@ class FairQueue:
     """First in, first out within a document; round robin among documents.
 
     At most `max_in_flight` items of a document are taken and not yet released, so that a long
-    document leaves slots for later ones. `key` groups items by something other than their document.
+    document leaves slots for later ones. `key` returns the document, or what else groups items.
     """
 
-    def __init__(self, max_in_flight: int, key: Callable[[WorkItem], object] | None = None) -> None:
-        self.max_in_flight, self.key = max_in_flight, key or get_document_key
+    def __init__(self, max_in_flight: int, key: Callable[[WorkItem], object]) -> None:
+        self.max_in_flight, self.key = max_in_flight, key
         self.ready_queues: dict[object, deque[WorkItem]] = {}
         self.blocked_queues: dict[object, deque[WorkItem]] = {}
         """Queues of documents with `max_in_flight` items taken."""
@@ -83,11 +83,6 @@ class FairQueue:
             if self.in_flight[queue_key] >= self.max_in_flight
             else self.ready_queues
         )
-
-
-def get_document_key(item: WorkItem) -> object:
-    event = item.pending_event.event if item.pending_event else None
-    return (event.document_id or event.id) if event else None
 
 
 log = structlog.get_logger(__name__)
@@ -189,7 +184,10 @@ class PartitionSink:
         self.byte_budget = byte_budget or ByteBudget()
         self.stall_reporter = stall_reporter
         self.queue: deque[StoredRecord] = deque()
-        self.pending_items = FairQueue(self.limits.max_reactions_per_document)
+        self.pending_items = FairQueue(
+            1 if runner.stage.is_ordered else self.limits.max_reactions_per_document,
+            key=self._resolve_document,
+        )
         self.pending_fetches = FairQueue(self.limits.max_fetches_per_host, key=self._resolve_host)
         self.reaction_pools = (
             ReactionPool(self.pending_items, self.limits.max_reactions),
@@ -208,11 +206,9 @@ class PartitionSink:
         self.is_paused = self.is_closing = False
         self.acknowledged_since_prune = 0
         self.prunable_below = 0
-        self.records_arrived, self.capacity_changed, self.items_ready_to_finish = (
-            asyncio.Event(),
-            asyncio.Event(),
-            asyncio.Event(),
-        )
+        self.records_arrived = asyncio.Event()
+        self.capacity_changed = asyncio.Event()
+        self.items_ready_to_finish = asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
         self.fetched_slots = asyncio.Semaphore(self.limits.max_reactions)
         finish_loops = [self._run_finish_loop] * self.limits.concurrent_finishes
@@ -323,6 +319,12 @@ class PartitionSink:
         self._resume_if_drained()
         self.capacity_changed.set()
         self.items_ready_to_finish.set()
+
+    def _resolve_document(self, item: WorkItem) -> object:
+        if item.pending_event is None:
+            return None
+        event = item.pending_event.event
+        return self.runner.stage.resolve_document(event) or event.id
 
     def _resolve_host(self, item: WorkItem) -> str | None:
         return (

@@ -11,8 +11,7 @@ from schemas.errors import LimitExceeded
 from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn, Event, EventData
 from schemas.generations import Generation
 from schemas.ids import content_id, make_derived_id, make_received_id
-from schemas.records import Record
-from schemas.topics import MAX_EVENT_BYTES
+from schemas.topics import MAX_EVENT_BYTES, Record
 from streams.codec import Codec
 from streams.stage import Emission
 
@@ -25,12 +24,10 @@ class Publisher:
     def __init__(
         self, producer_name: str, generation: Generation | None, codec: Codec, clock: Clock
     ) -> None:
-        self.producer_name, self.generation, self.codec, self.clock = (
-            producer_name,
-            generation,
-            codec,
-            clock,
-        )
+        self.producer_name = producer_name
+        self.generation = generation
+        self.codec = codec
+        self.clock = clock
         self.pipeline_fingerprint = generation.how.get(producer_name, "") if generation else ""
 
     async def build_records(self, emissions: Sequence[Emission]) -> list[Record]:
@@ -82,15 +79,6 @@ class Publisher:
 
     def resolve_topic(self, data: EventData) -> str:
         return self.generation.topics.get(data.topic, data.topic) if self.generation else data.topic
-
-
-def build_root_event(
-    data: EventData, event_id: UUID, source: str, clock: Clock, **envelope: Any
-) -> Event[Any]:
-    """Build an event without a cause: a decision or a query."""
-    return Event(
-        id=event_id, data=data, source=source, event_id=str(event_id), time=clock(), **envelope
-    )
 
 
 API_SOURCE = "anabranch/api"

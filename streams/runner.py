@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
@@ -45,15 +45,20 @@ from schemas.ports.ledger import (
 )
 from schemas.ports.log import RecordAppender
 from schemas.ports.stage_ports import StagePorts
-from schemas.records import Record, StoredRecord
-from schemas.topics import CONTROL
-from streams.attempts import OpenAttempts
+from schemas.topics import CONTROL, Position, Record, StoredRecord
+from streams.chained_records import ChainedRecords
 from streams.codec import Codec
 from streams.dead_letters import DeadLetter, build_dead_letter_emissions
-from streams.instrumentation import Instrumentation
 from streams.publisher import Publisher
-from streams.retry import AttemptLimits, Backoff, RetryBudget, retry_outages
-from streams.stage import Emission, PendingEvent, Stage
+from streams.retry import (
+    AttemptLimits,
+    Backoff,
+    OpenAttempts,
+    RetryBudget,
+    retry_outages,
+    worker_lost_error,
+)
+from streams.stage import Emission, Instrumentation, PendingEvent, Stage
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -84,6 +89,9 @@ class WorkItem:
     timeouts: int = 0
     is_delegated: bool = False
     """True if another program reacts to it."""
+    owed_records: Sequence[Record] = ()
+    """Records to publish in place of a reaction: the chain of the event was committed before."""
+    delivery: int = 1
     chained: ChainedDocument | None = None
     """The document as `streams.stage_chain` has processed it, to be committed at once."""
 
@@ -112,6 +120,8 @@ class StageRunner:
     _: KW_ONLY
     backoff: Backoff = field(default_factory=Backoff)
     limits: AttemptLimits = field(default_factory=AttemptLimits)
+    chained_records: ChainedRecords | None = None
+    """Recognizes records that a chain has applied, on a log outside of the tables' database."""
     consecutive_bugs: int = field(default=0, init=False)
     successes: int = field(default=0, init=False)
     _engine_outages: dict[object, EngineUnavailable] = field(default_factory=dict, init=False)
@@ -152,6 +162,9 @@ class StageRunner:
         A failing batch is halved until the culprit is alone. Returns the items of a batch that
         timed out: react to each of them alone, concurrently.
         """
+        items = [item for item in items if not item.owed_records]
+        if not items:
+            return []
         # Each suspect reacts alone: if it kills the process again, no other event is charged.
         suspects = [item for item in items if item.is_suspect]
         if suspects and len(items) > 1:
@@ -229,6 +242,8 @@ class StageRunner:
             await self._publish(items)
 
     async def _build_item_records(self, item: WorkItem) -> list[Record]:
+        if item.owed_records:
+            return list(item.owed_records)
         dead_letter, emissions = item.dead_letter, list(item.emissions)
         if dead_letter is not None:
             emissions += await self._retry_outages(
@@ -287,16 +302,10 @@ class StageRunner:
                 self.consecutive_bugs = 0
             for (item, projected), claim_result in zip(projected_items, claim_results, strict=True):
                 event_id = projected.event.id
-                # The greater of both: attempts may have begun or ended during the claim.
-                own_attempts = max(recorded_attempts[event_id], self._open_attempts.count(event_id))
-                self._apply_claim(
-                    item,
-                    projected.event,
-                    replace(
-                        claim_result,
-                        abandoned_attempts=max(0, claim_result.abandoned_attempts - own_attempts),
-                    ),
+                others = self._open_attempts.subtract_own(
+                    claim_result, event_id, recorded_attempts[event_id]
                 )
+                self._apply_claim(item, projected.event, others)
                 item.has_recorded_attempt = (
                     item.pending_event is not None
                     and claim_result.abandoned_attempts < ATTEMPTS_RECORDED_BY_CLAIM
@@ -311,23 +320,30 @@ class StageRunner:
         of all.
         """
         items: list[WorkItem] = []
+        applied = await self._find_applied(records)
         # One query for the whole batch, instead of one for each record.
-        await self._retry_outages(lambda: self.codec.prefetch_keys(records))
+        await self._retry_outages(
+            lambda: self.codec.prefetch_keys(
+                [record for record in records if record.position not in applied]
+            )
+        )
         for stored_record in records:
             item, position = WorkItem(stored_record), stored_record.position
+            if position in applied:
+                # Without `pending_event` and `dead_letter` the sink only acknowledges the record.
+                items.append(item)
+                continue
             try:
                 event = await self._retry_outages(partial(self.codec.decode, stored_record))
                 item.pending_event = PendingEvent(event, ClaimStatus.PENDING)
             except DataErased as error:
-                # Without `pending_event` and `dead_letter` the sink only acknowledges the record.
+                # Only acknowledged, too.
                 log.info(
                     "event_skipped",
                     reason="erased",
                     stage=self.stage.name,
-                    topic=position.topic,
-                    partition=position.partition,
-                    offset=position.offset,
                     detail=error.detail,
+                    **asdict(position),
                 )
             except NewerVersion:
                 # Acknowledgements are in order: nothing behind an unreadable record may be claimed.
@@ -340,6 +356,11 @@ class StageRunner:
                 self._dead_letter(item, error)
             items.append(item)
         return items
+
+    async def _find_applied(self, records: Sequence[StoredRecord]) -> Collection[Position]:
+        if (chained_records := self.chained_records) is None:
+            return ()
+        return await self._retry_outages(lambda: chained_records.find_applied(records))
 
     def _apply_claim(self, item: WorkItem, event: Event[Any], claim_result: ClaimResult) -> None:
         if claim_result.status is ClaimStatus.DUPLICATE:
@@ -354,34 +375,18 @@ class StageRunner:
         elif claim_result.status is ClaimStatus.DONE or self.stage.react is None:
             item.pending_event = None
         else:
-            item.pending_event = PendingEvent(
-                event,
-                claim_result.status,
-                claim_result.visibility_change,
-                claim_result.is_unchanged,
-                claim_result.revived_revision,
-                claim_result.amended_title,
-            )
+            item.pending_event = PendingEvent.from_claim(event, claim_result)
             item.is_delegated = self.stage.delegate_if(item.pending_event)
+            item.owed_records, item.delivery = claim_result.owed_records, claim_result.delivery
             item.abandoned_attempts = claim_result.abandoned_attempts
             if (
                 claim_result.abandoned_attempts >= self.limits.abandoned
                 # Only the program that reacts to a delegated event may dead-letter it.
                 and not item.is_delegated
+                and not item.owed_records
             ):
                 item.attempts = claim_result.abandoned_attempts
-                self._dead_letter(
-                    item,
-                    PermanentError(
-                        f"{item.attempts} workers were killed or expelled while they processed "
-                        "this event.",
-                        code="WORKER_LOST",
-                        remedy=(
-                            "Find the cause in the workers' logs (memory, a hung engine). Then "
-                            "redrive the event, or send the document in smaller files."
-                        ),
-                    ),
-                )
+                self._dead_letter(item, worker_lost_error(item.attempts))
 
     async def _react_with_retries(self, items: Sequence[WorkItem]) -> Exception | None:
         """Run the reaction until it succeeds (return None) or retries are exhausted (return the
@@ -442,11 +447,8 @@ class StageRunner:
         for emission in emissions:
             emissions_by_cause.setdefault(emission.cause.id, []).append(emission)
         for item in items:
-            item.emissions = (
-                emissions_by_cause.get(item.pending_event.event.id, [])
-                if item.pending_event
-                else []
-            )
+            event = item.pending_event.event if item.pending_event else None
+            item.emissions = emissions_by_cause.get(event.id, []) if event else []
 
     def _dead_letter(self, item: WorkItem, error: Exception) -> None:
         # Any other exception is a defect of this program, not a property of the event.

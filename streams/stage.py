@@ -1,17 +1,105 @@
-"""Definition of a stage: data and two functions, `project` and `react`. `StageRunner` runs it."""
+"""Definition of a stage: data and two functions, `project` and `react`.
+
+`StageRunner` runs it, and counts and times it by `Instrumentation`. `memoize` caches the engine
+calls of a reaction by the hash of their input.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+from uuid import UUID
 
 from schemas.events import Event, EventData, list_event_classes
 from schemas.generations import UPSTREAM_STAGES
-from schemas.ports.ledger import ClaimStatus, OrderingPolicy, VisibilityChange
+from schemas.ports.ledger import (
+    ClaimResult,
+    ClaimStatus,
+    Memo,
+    MemoKey,
+    OrderingPolicy,
+    VisibilityChange,
+)
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import DocumentRow, EventRow, Row
-from schemas.topics import Topic
+from schemas.topics import Record, Topic
+
+
+class Instrumentation(Protocol):
+    def count_finished(self, stage: str, dead_letter_code: str | None) -> None: ...
+
+    def count_retry(self, stage: str, reason: str) -> None: ...
+
+    def adjust_in_flight(self, stage: str, change: int) -> None: ...
+
+    def observe_duration(self, stage: str, seconds: float) -> None: ...
+
+    def count_engine_inputs(self, engine: str, input_count: int) -> None:
+        """Count inputs (pages, texts, document parts) that an engine processed, without memoized
+        ones.
+        """
+
+    def count_published(self, records: Sequence[Record]) -> None:
+        """Count records that the log has acknowledged."""
+
+
+class NoInstrumentation:
+    """Ignores all measurements."""
+
+    def count_finished(self, stage: str, dead_letter_code: str | None) -> None: ...
+
+    def count_retry(self, stage: str, reason: str) -> None: ...
+
+    def adjust_in_flight(self, stage: str, change: int) -> None: ...
+
+    def observe_duration(self, stage: str, seconds: float) -> None: ...
+
+    def count_engine_inputs(self, engine: str, input_count: int) -> None: ...
+
+    def count_published(self, records: Sequence[Record]) -> None: ...
+
+
+ComputeMissing = Callable[[list[int]], Awaitable[list[bytes]]]
+
+
+def build_memo_key(tenant: str, document_id: UUID, engine: str, engine_input: bytes) -> MemoKey:
+    return MemoKey(tenant, document_id, engine, hashlib.sha256(engine_input).digest())
+
+
+async def memoize(
+    memo: Memo,
+    keys: Sequence[MemoKey],
+    compute_missing: ComputeMissing,
+    cached_answers: Mapping[MemoKey, bytes] | None = None,
+) -> list[bytes]:
+    """Return results in the order of `keys`, computing those that the memo does not have.
+
+    `compute_missing` receives the positions of missing keys, each distinct key once. New results
+    are stored before this returns, so that a retry gets the same ones even from a non-deterministic
+    engine. `cached_answers` are the results that the caller has already fetched from the memo.
+    """
+    cached_answers = dict(
+        await memo.fetch(list(dict.fromkeys(keys))) if cached_answers is None else cached_answers
+    )
+    missing_positions: dict[MemoKey, int] = {}
+    for position, key in enumerate(keys):
+        if key not in cached_answers:
+            # `setdefault` keeps the first position: equal inputs call the engine once.
+            missing_positions.setdefault(key, position)
+    if missing_positions:
+        new_answers = dict(
+            zip(
+                missing_positions,
+                await compute_missing(list(missing_positions.values())),
+                strict=True,
+            )
+        )
+        # Before returning: after a crash the retry must not get another answer for the same input.
+        await memo.store(new_answers)
+        cached_answers |= new_answers
+    return [cached_answers[key] for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +112,17 @@ class PendingEvent:
     is_unchanged: bool = False
     revived_revision: DocumentRow | None = None
     amended_title: str | None = None
+
+    @classmethod
+    def from_claim(cls, event: Event[Any], claim: ClaimResult) -> PendingEvent:
+        return cls(
+            event,
+            claim.status,
+            claim.visibility_change,
+            claim.is_unchanged,
+            claim.revived_revision,
+            claim.amended_title,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +152,10 @@ def project_nothing(event: Event[Any]) -> Iterable[Row]:
 def project_itself(event: Event[Any]) -> Iterable[EventRow]:
     """Project the event itself: for events that belong to no document."""
     yield EventRow(event.data, event.position.offset if event.position else 0, event.time)
+
+
+def get_document(event: Event[Any]) -> UUID | None:
+    return event.document_id
 
 
 def resolve_no_host(event: Event[Any]) -> str | None:
@@ -86,6 +189,12 @@ class Stage:
     """Events that appear in its name, except dead letters. The stage's file may declare them."""
     serves_all_generations: bool = False
     """True if one consumer group serves all generations (ingress, control, runs, dead letters)."""
+    resolve_document: Callable[[Event[Any]], UUID | None] = get_document
+    """Document of the event, if it is known before the reaction."""
+    is_ordered: bool = False
+    """True if the events of a document are reacted to one by one, in the order of the log. Those
+    that wait for foreign servers are not.
+    """
     resolve_host: Callable[[Event[Any]], str | None] = resolve_no_host
     """Foreign server that the reaction waits for.
 
@@ -137,8 +246,8 @@ def require_event_per_topic(declared: Iterable[object], topics: Iterable[Topic])
     for topic in declared:
         if isinstance(topic, Topic) and topic not in known:
             raise ValueError(
-                f"No event names topic {topic}. Name it in the class of an event that is listed "
-                "in `EVENTS` of its file in schemas/events, or in `emits` of a stage."
+                f"No event names topic {topic}. Name it in the class of an event in "
+                "schemas/events, or in `emits` of a stage."
             )
 
 
@@ -162,16 +271,20 @@ def require_upstream_stages(stages: Iterable[Stage]) -> None:
             )
 
 
-def require_one_projector_per_topic(stages: Iterable[Stage]) -> None:
-    """Raise ValueError if two stages project the same topic.
+def require_rebuildable_tables(stages: Iterable[Stage]) -> None:
+    """Raise ValueError if two stages project the same topic, or one projects a topic with
+    `retention`.
 
     All rows of an event are written in one transaction, with the claim that makes a redelivered
-    event a no-op; a second projector would have a claim of its own.
+    event a no-op; a second projector would have a claim of its own. A rebuild needs every record.
     """
     projectors: dict[Topic, Stage] = {}
-    for stage in stages:
-        if not stage.projects:
-            continue
+    for stage in [stage for stage in stages if stage.projects]:
+        if stage.topic.retention is not None:
+            raise ValueError(
+                f"Stage {stage.name} projects topic {stage.topic}, whose records expire. Declare "
+                "the topic without `retention`: a rebuild of the tables reads every record."
+            )
         projector = projectors.setdefault(stage.topic, stage)
         if projector is not stage:
             raise ValueError(

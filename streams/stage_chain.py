@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -35,8 +36,9 @@ from schemas.ports.ledger import (
     VisibilityChange,
 )
 from schemas.ports.stage_ports import StagePorts
-from schemas.records import Record
 from schemas.rows import ChildRow, PartCompletedRow, Row
+from schemas.topics import Record
+from streams.chained_records import ChainedRecords
 from streams.publisher import Publisher
 from streams.runner import StageRunner, WorkItem
 from streams.stage import Emission, PendingEvent, Stage
@@ -118,6 +120,9 @@ class StageChain:
     links: Sequence[ChainLink]
     ledger: ChainLedger
     ports: StagePorts
+    chained_records: ChainedRecords | None = None
+    """Set if the log is not in the tables' database: events are then published before the commit.
+    """
     _batcher: CallBatcher[_Admission, ChainedDocument | None] = field(init=False)
     _groups: Mapping[str, Sequence[str]] = field(init=False)
 
@@ -137,7 +142,7 @@ class StageChain:
         Documents that arrive meanwhile form the next batch. Raises whatever a stage raises.
         """
         accepted = publisher.build_event(emission)
-        record = await publisher.encode(accepted)
+        record = self._mark(received_id, await publisher.encode(accepted))
         key_id = record.headers.get("ce_keyid")
         # The key that sealed this event seals all that follow from it.
         accepted = replace(accepted, key=UUID(key_id.decode()) if key_id else None)
@@ -223,9 +228,9 @@ class StageChain:
             pending_events += pending
         for emission in await self._react(link, pending_events):
             emitted = link.publisher.build_event(emission)
-            revision_by_event[emission.cause.id].events.append(
-                self._make_event(emitted, await link.publisher.encode(emitted))
-            )
+            revision = revision_by_event[emission.cause.id]
+            record = self._mark(revision.received_id, await link.publisher.encode(emitted))
+            revision.events.append(self._make_event(emitted, record))
         duration_ms = (clock() - started_s) * 1000
         for event in inputs:
             event.timings.append(StageTiming(link.stage.name, started_at, duration_ms))
@@ -244,6 +249,12 @@ class StageChain:
         )
         return [emission for batch in emissions for emission in batch]
 
+    def _mark(self, received_id: UUID, record: Record) -> Record:
+        """Name the chain in a record that its consumers would else process a second time."""
+        if self.chained_records is None or record.topic not in self._groups:
+            return record
+        return self.chained_records.mark(received_id, record)
+
     def _make_event(self, event: Event[Any], record: Record) -> ChainedEvent:
         return ChainedEvent(event, record, self._groups.get(record.topic, ()))
 
@@ -261,7 +272,7 @@ class ChainedRunner(StageRunner):
     """Runs ingress, and the whole chain where it can.
 
     `is_ready` returns whether the tables of the chain's generation exist. `on_published` is called
-    with the records of a committed chain.
+    with the records that the transaction of a chain has appended.
     """
 
     chain: StageChain = field(kw_only=True)
@@ -271,18 +282,18 @@ class ChainedRunner(StageRunner):
     _paused_until_s: float = field(default=0.0, init=False)
     _turns: dict[UUID, _Turn] = field(default_factory=dict, init=False)
     _documents: dict[WorkItem, UUID] = field(default_factory=dict, init=False)
+    _commits: CallBatcher[ChainedDocument, Sequence[Record] | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._commits = CallBatcher(self._publish_and_commit)
 
     async def chain_stages(self, items: Sequence[WorkItem]) -> None:
         await asyncio.gather(*(self._run_chain(item) for item in items))
 
     async def finish(self, items: Sequence[WorkItem]) -> None:
         try:
-            rejected_ids = await self._commit(items)
-            remaining = [
-                item
-                for item in items
-                if item.chained is None or item.chained.received_id in rejected_ids
-            ]
+            remaining = await self._commit(items)
             if remaining:
                 await super().finish(remaining)
         finally:
@@ -326,9 +337,10 @@ class ChainedRunner(StageRunner):
     async def _run_stages(self, item: WorkItem) -> None:
         assert item.pending_event is not None
         try:
-            item.chained = await self.chain.run(
+            chained = await self.chain.run(
                 item.pending_event.event.id, item.emissions[0], self.publisher
             )
+            item.chained = chained and replace(chained, delivery=item.delivery)
         except FatalError:
             raise
         # The ordinary path meets every other error again, and handles it.
@@ -339,22 +351,64 @@ class ChainedRunner(StageRunner):
                 "chain_abandoned", event_id=str(item.pending_event.event.id), error=repr(error)
             )
 
-    async def _commit(self, items: Sequence[WorkItem]) -> set[UUID]:
-        """Commit chains; return the received ids of those that take the ordinary path."""
-        documents = [item.chained for item in items if item.chained is not None]
+    async def _commit(self, items: Sequence[WorkItem]) -> list[WorkItem]:
+        """Commit chains; return the items that have anything to publish or to complete."""
+        chained = [item.chained for item in items if item.chained is not None]
+        if self.chain.chained_records is None:
+            owed = await self._commit_chains(chained)
+        else:
+            # Together with what the other partitions have finished.
+            results = await self._retry_outages(
+                lambda: asyncio.gather(*map(self._commits.run, chained))
+            )
+            owed = {
+                document.received_id: records
+                for document, records in zip(chained, results, strict=True)
+                if records is not None
+            }
+        remaining = []
+        for item in items:
+            if item.chained is not None and item.chained.received_id in owed:
+                item.owed_records = owed[item.chained.received_id]
+                if not item.owed_records:
+                    self._open_attempts.forget([item.chained.received_id])
+                    self.instrumentation.count_finished(self.stage.name, None)
+                    continue
+            remaining.append(item)
+        return remaining
+
+    async def _publish_and_commit(
+        self, documents: Sequence[ChainedDocument]
+    ) -> list[Sequence[Record] | None]:
+        """Commit chains on a log outside of the tables' database; return the records that each owes
+        the log, or None for one that takes the ordinary path.
+        """
+        assert self.chain.chained_records is not None
+        received_ids = [document.received_id for document in documents]
+        with self.chain.chained_records.run(received_ids) as is_committed:
+            owed = await self._commit_chains(documents)
+            is_committed |= dict.fromkeys(owed, True)
+        return [owed.get(received_id) for received_id in received_ids]
+
+    async def _commit_chains(
+        self, documents: Sequence[ChainedDocument]
+    ) -> Mapping[UUID, Sequence[Record]]:
         if not documents:
-            return set()
-        rejected_ids = await self._retry_outages(lambda: self.chain.ledger.commit_chains(documents))
-        committed = [document for document in documents if document.received_id not in rejected_ids]
-        self._open_attempts.forget([document.received_id for document in committed])
-        self.on_published([event.record for document in committed for event in document.events])
-        for document in committed:
-            self.instrumentation.count_finished(self.stage.name, None)
-            for event in document.events:
-                for timing in event.timings:
-                    self.instrumentation.count_finished(timing.stage, None)
-                    self.instrumentation.observe_duration(timing.stage, timing.duration_ms / 1000)
-        return rejected_ids
+            return {}
+        is_in_tables = self.chain.chained_records is None
+        owed = await self._retry_outages(
+            lambda: self.chain.ledger.commit_chains(
+                documents, None if is_in_tables else self.event_log.append
+            )
+        )
+        committed = [document for document in documents if document.received_id in owed]
+        events = [event for document in committed for event in document.events]
+        if is_in_tables:
+            self.on_published([event.record for event in events])
+        for timing in chain.from_iterable(event.timings for event in events):
+            self.instrumentation.count_finished(timing.stage, None)
+            self.instrumentation.observe_duration(timing.stage, timing.duration_ms / 1000)
+        return owed
 
 
 def _get_document_id(item: WorkItem) -> UUID | None:

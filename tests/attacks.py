@@ -25,14 +25,14 @@ ATTACKS: dict[str, tuple[str, ...]] = {
     "A web page calls the API: DNS rebinding, cross-site forms, stolen sessions": (
         "tests/journey/test_web_page_attacks.py",
         "tests/unit/test_browser_guard.py",
-        "tests/unit/test_sessions.py",
+        "tests/unit/test_authentication.py",
     ),
     "Calls without a credential, or with one that is wrong, revoked or guessed": (
         "tests/unit/test_authentication.py",
         "tests/journey/test_local_token.py",
         "tests/integration/test_api_keys.py",
         "tests/journey/test_credentials.py",
-        "tests/unit/test_cli_credentials.py",
+        "tests/unit/test_cli_argument_errors.py",
     ),
     "Forged JSON Web Tokens": ("tests/unit/test_jwt.py",),
     "A role does what a higher one may": ("tests/unit/test_roles.py",),
@@ -67,7 +67,7 @@ ATTACKS: dict[str, tuple[str, ...]] = {
     ),
     "A producer writes to topics that are not its own (Kafka ACLs)": (
         "tests/integration/test_kafka_acls.py",
-        "tests/unit/test_kafka_acls.py",
+        "tests/unit/test_kafka_client_settings.py",
     ),
     "Texts and questions that freeze a worker or the API": ("tests/unit/test_linear_time.py",),
     "A parser that was taken over reads files, calls addresses, starts programs": (
@@ -84,13 +84,14 @@ ATTACKS: dict[str, tuple[str, ...]] = {
     "Addresses inside the network, however they are written": (
         "tests/unit/test_public_addresses.py",
         "tests/contract/test_fetcher.py",
+        "tests/journey/test_standing_questions.py",
     ),
     "Control characters reach a terminal or a log": (
         "tests/unit/test_terminal.py",
         "tests/journey/test_terminal_output.py",
     ),
     "Credentials in URLs and server paths are shown": (
-        "tests/unit/test_url_redaction.py",
+        "tests/unit/test_public_addresses.py",
         "tests/journey/test_server_path_leaks.py",
     ),
     "Personal identifiers leave a redacted answer, prompt, stream, run, cache or log": (

@@ -37,6 +37,13 @@ TIMES_BY_KIND = {
 }
 """Seconds of a file of tests of this kind: its servers, and each test. Others take no server."""
 KAFKA_FACTOR = 3
+TIMES_BY_FILE = {
+    "integration/test_benchmarks.py": 120,
+    "unit/test_linear_time.py": 60,
+    "unit/test_cli.py": 60,
+    "unit/test_channel_howto.py": 20,
+}
+"""Seconds of files that take far longer than others of their kind."""
 
 # A busy machine takes longer for an example than hypothesis expects, which says nothing about ours.
 settings.register_profile(
@@ -81,14 +88,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the files that probably take longest first: a long file that begins last ends alone."""
     times: dict[Path, float] = {}
     for item in items:
-        start_s, test_s = TIMES_BY_KIND.get(item.path.relative_to(TESTS).parts[0], (0, 0.02))
+        name = item.path.relative_to(TESTS)
+        start_s, test_s = TIMES_BY_KIND.get(name.parts[0], (0, 0.02))
+        start_s = TIMES_BY_FILE.get(name.as_posix(), start_s)
         factor = KAFKA_FACTOR if item.get_closest_marker("kafka") else 1
         times[item.path] = times.get(item.path, start_s) + test_s * factor
     items.sort(key=lambda item: -times[item.path])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the measured ratios, which are recorded as the property `ratio` of a test."""
+    """Print the measured costs, which are recorded as the property `cost` of a test."""
     reports = [
         report
         for outcome in ("passed", "failed")
@@ -97,8 +106,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ]
     for report in reports:
         for name, value in report.user_properties:
-            if name == "ratio":
-                terminalreporter.write_line(f"ratio: {value}")
+            if name == "cost":
+                terminalreporter.write_line(f"cost: {value}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cyclopts import App, CycloptsError, CycloptsPanel, Parameter, UnusedCliTokensError
+from cyclopts.exceptions import UnknownOptionError
 
 from anabranch.cli.errors import USAGE, to_exit_code
 from anabranch.process.terminal import escape_streams, get_unescaped
@@ -36,10 +37,7 @@ COMMANDS = {
     "search": ("anabranch.cli.query:search", "Find passages without generating an answer."),
     "documents": ("anabranch.cli.documents:app", "List, show, amend and delete documents."),
     "mcp": ("anabranch.cli.mcp:app", "Serve an agent by the Model Context Protocol (MCP)."),
-    "entities": (
-        "anabranch.cli.entities:app",
-        "List and show entities, and change their aliases.",
-    ),
+    "entities": ("anabranch.cli.entities:app", "List and show entities, and change their aliases."),
     "collections": (
         "anabranch.cli.collections:app",
         "List collections, set their default profiles, delete them.",
@@ -60,21 +58,29 @@ COMMANDS = {
         "Start and follow runs; list, show, rerun and compare past queries.",
     ),
     "lineage": (
-        "anabranch.cli.lineage:lineage",
+        "anabranch.cli.runs:lineage",
         "Trace an answer's citations back to the uploaded bytes.",
     ),
-    "feedback": ("anabranch.cli.feedback:feedback", "Rate an answer or a passage."),
+    "feedback": ("anabranch.cli.judgements:feedback", "Rate an answer or a passage."),
+    "questions": (
+        "anabranch.cli.questions:app",
+        "Save questions that are asked again when a document could change the answer.",
+    ),
     "facts": ("anabranch.cli.facts:app", "State, approve, reject and erase facts."),
+    "experiments": (
+        "anabranch.cli.experiments:app",
+        "Compare two profiles on live questions.",
+    ),
     "generations": (
         "anabranch.cli.generations:app",
         "List, compare, promote, roll back and drop generations of the index.",
     ),
     "exam": (
-        "anabranch.cli.exam:exam",
+        "anabranch.cli.evaluate:exam",
         "Examine an index with questions made from its own documents.",
     ),
     "calibrate": (
-        "anabranch.cli.exam:calibrate",
+        "anabranch.cli.evaluate:calibrate",
         "Learn when to refuse questions and trim passages.",
     ),
     "rebuild": (
@@ -92,18 +98,15 @@ COMMANDS = {
         "anabranch.cli.keys:app",
         "Create, list, rotate and revoke API keys; rotate the master key.",
     ),
-    "audit": ("anabranch.cli.audit:audit", "List administrative actions."),
+    "audit": ("anabranch.cli.login:audit", "List administrative actions."),
     "topics": ("anabranch.cli.topics:app", "Inspect topics, consumer lag and Kafka ACLs."),
     "db": ("anabranch.cli.db:app", "Migrate, check and scrub the tables."),
-    "kafka": ("anabranch.cli.kafka:app", "Run a single Kafka node with this machine's Java."),
+    "kafka": ("anabranch.cli.topics:kafka", "Run a single Kafka node with this machine's Java."),
     "eval": ("anabranch.cli.evaluate:app", "Measure the quality of retrieval and parsing."),
     "doctor": ("anabranch.cli.doctor:doctor", "Check this machine and its connections."),
     "config": ("anabranch.cli.config:app", "Show settings, their schema and profiles."),
-    "contract": ("anabranch.cli.contract:app", "Generate OpenAPI, AsyncAPI and JSON Schemas."),
-    "completion": (
-        "anabranch.cli.completion:completion",
-        "Print the completion script of a shell.",
-    ),
+    "contract": ("anabranch.cli.config:contract", "Generate OpenAPI, AsyncAPI and JSON Schemas."),
+    "completion": ("anabranch.cli.version:completion", "Print the completion script of a shell."),
     "version": ("anabranch.cli.version:version", "Print the version."),
 }
 """Command to the function or group that implements it, imported when it runs, and to its help."""
@@ -115,7 +118,10 @@ def build_app() -> App:
         help="Event-sourced streaming ingestion and retrieval.",
         version_flags=[],
         result_action="return_value",
-        default_parameter=Parameter(show_default=lambda v: None if v in (None, ()) else str(v)),
+        # No option has a negative form, unless it names one.
+        default_parameter=Parameter(
+            negative="", show_default=lambda v: None if v in (None, ()) else str(v)
+        ),
         error_formatter=_format_usage_error,
     )
     for name, (import_path, help_text) in COMMANDS.items():
@@ -137,21 +143,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     if tokens == ["--version"]:
         tokens = ["version"]
-    # cyclopts would parse a lone dash as an option.
-    tokens = ["/dev/stdin" if token == "-" else token for token in tokens]
+    if tokens[:1] == ["ingest"]:
+        # cyclopts would parse a lone dash as an option.
+        tokens = ["/dev/stdin" if token == "-" else token for token in tokens]
     try:
         return int(build_app()(tokens, exit_on_error=False, **_make_color_consoles()) or 0)
     except CycloptsError as error:
         # cyclopts has printed the error, without a way out.
         command = " ".join(("anabranch", *(error.command_chain or ())))
         print(f"  → Run `{command} --help` for usage.", file=sys.stderr)
+        if isinstance(error, UnknownOptionError):
+            print("    Put `--` before words and names that start with a dash.", file=sys.stderr)
         raise SystemExit(USAGE) from None
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # The reader of the pipe, such as `head`, has closed it.
-        sys.stderr.close()
+    except (BrokenPipeError, SystemExit) as error:
+        # The reader of the pipe, such as `head`, has closed it. rich, which prints help and usage
+        # errors, exits with 1 then.
+        reason = error.__context__ if isinstance(error, SystemExit) else error
+        if not isinstance(reason, BrokenPipeError) or isinstance(reason.__context__, CycloptsError):
+            raise
         return 0
     except AnabranchError as error:
         _print_error(error)

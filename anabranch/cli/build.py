@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from anabranch.cli.api_calls import LONG_TIMEOUT_S
 from anabranch.cli.errors import FAILED, OK
-from anabranch.cli.options import RemoteOptions, make_conflict_error
+from anabranch.cli.options import REMOTE, RemoteOptions, make_conflict_error
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     format_cell,
@@ -19,37 +19,29 @@ from anabranch.cli.output import (
     print_table,
     resume_hint,
 )
-from anabranch.cli.rates import Rate
+from anabranch.cli.replay import Rate
 from anabranch.identity.approvals import approve, find_restricted_settings
 from schemas.errors import NotFound, PermanentError
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-Flag = Parameter(negative="")
-DEFAULT = RemoteOptions()
 POLL_S = 0.5
 WORKER_STAGES = ("all",)
 """Stages of a temporary server, which builds the generation."""
 
 
-def rebuild(
-    *, keep_previous: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
-) -> int:
+def rebuild(*, keep_previous: bool = False, common: RemoteOptions = REMOTE) -> int:
     """Rebuild the index from the log without calling a model.
 
     The new generation is compared with the live one and replaces it if both are equal. If the
     tables are empty, and only the log and the blobs are left, the tables are filled in place.
 
-    Parameters
-    ----------
-    keep_previous
-        Keep the previous generation on standby instead of dropping it.
+    Args:
+        keep_previous: Keep the previous generation on standby instead of dropping it.
     """
     report = asyncio.run(_rebuild(common, keep_previous))
-    if common.is_json:
-        common.print_result(report)
-    else:
+    if not common.print_if_json(report):
         print(
             f"{report['events']} events, {report['rows']} rows in {report['seconds']} s "
             f"({report['rows_per_second']} rows/s), {report['engine_calls']} engine calls"
@@ -65,30 +57,24 @@ def rebuild(
 
 def reindex(
     *,
-    plan: Annotated[bool, Parameter(name=["--plan", "--dry-run"], negative="")] = False,
+    plan: Annotated[bool, Parameter(name=["--plan", "--dry-run"])] = False,
     events_per_second: Rate = None,
-    wait: Annotated[bool, Flag] = False,
+    wait: bool = False,
     pause: str | None = None,
     resume: str | None = None,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Build an index with other settings (`--set`) beside the live one.
 
     Calibrate it with `anabranch calibrate`, which `--wait` does at the end. Compare and promote it
     with `anabranch generations`.
 
-    Parameters
-    ----------
-    plan
-        Show the cost of the build without starting it.
-    events_per_second
-        Maximum events per second: 50, or 50/s.
-    wait
-        Wait until the generation is built, and calibrate it.
-    pause
-        Pause the build of this generation.
-    resume
-        Resume the build of this generation.
+    Args:
+        plan: Show the cost of the build without starting it.
+        events_per_second: Maximum events per second: 50, or 50/s.
+        wait: Wait until the generation is built, and calibrate it.
+        pause: Pause the build of this generation.
+        resume: Resume the build of this generation.
     """
     options = {"plan": plan, "wait": wait, "pause": pause, "resume": resume, "set": common.set}
     set_options = [name for name, value in options.items() if value]
@@ -117,7 +103,7 @@ async def _rebuild(common: RemoteOptions, keep_previous: bool) -> dict[str, Any]
         started = await client.post(
             "/v1/generations", {"purpose": "rebuild", "keep_previous": keep_previous}
         )
-        print_stderr(f"building {started['generation']}", quiet=common.quiet)
+        common.print_note(f"building {started['generation']}")
         return _to_rebuild_report(
             await _wait_for_build(client, started["generation"], ("live", "standby"), common)
         )
@@ -160,7 +146,7 @@ async def _reindex(
         if not wait:
             warn_if_server_stops(client, common)
             return _print_result(started, common)
-        print_stderr(f"building {started['generation']}", quiet=common.quiet)
+        common.print_note(f"building {started['generation']}")
         built = await _wait_for_build(
             client, started["generation"], ("shadow", "live", "standby"), common
         )
@@ -182,10 +168,8 @@ async def _wait_for_build(
     """
     phase = None
     with resume_hint(
-        lambda: (
-            f"the build of {name} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch "
-            "generations list"
-        )
+        f"the build of {name} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch "
+        "generations list"
     ):
         while True:
             try:
@@ -227,8 +211,7 @@ def _to_rebuild_report(build: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_result(body: dict[str, Any], common: RemoteOptions) -> int:
-    if common.is_json:
-        common.print_result(body)
+    if common.print_if_json(body):
         return OK
     print_table(
         ("field", "value"),

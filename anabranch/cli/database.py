@@ -5,9 +5,8 @@ It is that of the running server, else one opened for the command.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 from anabranch.cli.server_connection import wait_for_local_server
 from anabranch.config.settings import Settings
@@ -18,25 +17,10 @@ from schemas.errors import ConfigurationError
 
 
 @asynccontextmanager
-async def open_command_database(settings: Settings) -> AsyncIterator[str]:
-    """Yield the DSN of an existing database. Raises NotFound if there is none."""
-    async with _open_database(
-        settings, check_allowed=partial(check_database_exists, alternative="")
-    ) as dsn:
-        yield dsn
-
-
-@asynccontextmanager
-async def open_or_initialize_database(settings: Settings) -> AsyncIterator[str]:
-    """Yield the DSN of the database, creating it if needed."""
-    async with _open_database(settings, check_allowed=lambda settings: None) as dsn:
-        yield dsn
-
-
-@asynccontextmanager
-async def _open_database(
-    settings: Settings, *, check_allowed: Callable[[Settings], None]
+async def open_command_database(
+    settings: Settings, *, may_create: bool = False
 ) -> AsyncIterator[str]:
+    """Yield the DSN of the database. Raises NotFound if there is none, unless it may be created."""
     configure_logs(settings.logging)
     server = await wait_for_local_server(settings)
     if server is not None:
@@ -55,6 +39,7 @@ async def _open_database(
                 remedy="Set ANABRANCH_DATABASE__URL to the same value as for the server.",
             )
         return
-    check_allowed(settings)
+    if not may_create:
+        check_database_exists(settings, alternative="")
     async with open_database(settings, is_shared=True) as dsn:
         yield dsn

@@ -7,47 +7,39 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
-from anabranch.cli.options import LocalOptions
+from anabranch.cli.options import LOCAL, LocalOptions, make_group
 from anabranch.cli.output import Column, print_table
 
 if TYPE_CHECKING:
-    from sql.pool import Pool
+    from sql.database import Pool
 
-app = App(name="db", help="Migrate, check and scrub the tables.", result_action="return_value")
+app = make_group("db")
 T = TypeVar("T")
-Flag = Parameter(negative="")
-DEFAULT = LocalOptions()
 
 
 @app.command
-def migrate(*, dry_run: Annotated[bool, Flag] = False, common: LocalOptions = DEFAULT) -> int:
+def migrate(*, dry_run: bool = False, common: LocalOptions = LOCAL) -> int:
     """Apply pending migrations.
 
-    Parameters
-    ----------
-    dry_run
-        List pending migrations without applying them.
+    Args:
+        dry_run: List pending migrations without applying them.
     """
-    from anabranch.cli.database import open_command_database, open_or_initialize_database
+    from anabranch.cli.database import open_command_database
     from sql.operations.migrate import migrate as apply_migrations
     from sql.operations.monitoring import list_pending_migrations
 
-    settings = common.load_settings()
-    work = (
-        _run_with_database(open_command_database(settings), list_pending_migrations)
-        if dry_run
-        else _run_with_database(open_or_initialize_database(settings), apply_migrations)
-    )
-    files = asyncio.run(work)
+    database = open_command_database(common.load_settings(), may_create=not dry_run)
+    work = list_pending_migrations if dry_run else apply_migrations
+    files = asyncio.run(_run_with_database(database, work))
     key = "pending" if dry_run else "applied"
     return common.show({key: files}, lambda: print("\n".join(files) if files else "nothing to do"))
 
 
 @app.command
-def status(*, common: LocalOptions = DEFAULT) -> int:
+def status(*, common: LocalOptions = LOCAL) -> int:
     """List migrations with the time at which they were applied."""
     from anabranch.cli.database import open_command_database
     from sql.operations.monitoring import fetch_migration_status
@@ -64,17 +56,14 @@ def status(*, common: LocalOptions = DEFAULT) -> int:
 
 @app.command
 def checksum(
-    *,
-    everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
-    common: LocalOptions = DEFAULT,
+    *, everything: Annotated[bool, Parameter(name="--all")] = False, common: LocalOptions = LOCAL
 ) -> int:
     """Compute a checksum of the visible rows. It is equal for histories that end in the same
     documents.
 
-    Parameters
-    ----------
-    everything
-        Include revisions, tombstones and history. The checksum is then equal for the same log only.
+    Args:
+        everything: Include revisions, tombstones and history. The checksum is then equal for the
+            same log only.
     """
     from sql.operations.integrity import compute_checksum
 
@@ -82,9 +71,7 @@ def checksum(
         return dict(await compute_checksum(pool, include_history=everything))
 
     result = _run_with_pool(common, run, size=2)
-    if common.is_json:
-        common.print_result(result)
-    else:
+    if not common.print_if_json(result):
         print_table(
             ("table", "rows", "checksum"),
             [(name, table["rows"], table["checksum"]) for name, table in result["tables"].items()],
@@ -94,13 +81,11 @@ def checksum(
 
 
 @app.command
-def check(*, drained: Annotated[bool, Flag] = False, common: LocalOptions = DEFAULT) -> int:
+def check(*, drained: bool = False, common: LocalOptions = LOCAL) -> int:
     """Find orphaned rows, and counts that do not add up. Exits 1 if there are any.
 
-    Parameters
-    ----------
-    drained
-        Assume that no stage has work left, so every row that is not visible is an orphan.
+    Args:
+        drained: Assume that no stage has work left, so every row that is not visible is an orphan.
     """
     from sql.operations.integrity import check_integrity
 
@@ -114,7 +99,7 @@ def check(*, drained: Annotated[bool, Flag] = False, common: LocalOptions = DEFA
 
 
 @app.command
-def scrub(*, common: LocalOptions = DEFAULT) -> int:
+def scrub(*, common: LocalOptions = LOCAL) -> int:
     """Rewrite all tables, so that no file of Postgres holds deleted rows.
 
     Each table is locked while it is rewritten. Exits 5 if a table was in use, or Postgres has not
@@ -123,14 +108,8 @@ def scrub(*, common: LocalOptions = DEFAULT) -> int:
     from sql.operations.scrubber import scrub_tables
 
     result = _run_with_pool(common, lambda pool: scrub_tables(pool, limit_bytes=None))
-    if common.is_json:
-        common.print_result(
-            {
-                "tables_in_use": list(result.remaining_tables),
-                "write_ahead_log": result.is_wal_remaining,
-            }
-        )
-    else:
+    body = {"tables_in_use": list(result.remaining_tables)}
+    if not common.print_if_json(body | {"write_ahead_log": result.is_wal_remaining}):
         print(
             "\n".join(f"in use: {table}" for table in result.remaining_tables)
             or "all tables rewritten"
@@ -144,7 +123,7 @@ def _run_with_pool(
     common: LocalOptions, work: Callable[[Pool], Awaitable[T]], *, size: int = 1
 ) -> T:
     from anabranch.cli.database import open_command_database
-    from sql.pool import close_pool, open_pool
+    from sql.database import close_pool, open_pool
 
     async def run(dsn: str) -> T:
         pool = await open_pool(dsn, size=size, name="anabranch db")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import get
@@ -19,29 +18,35 @@ from anabranch.cli.names import (
     call_with_id,
     get_by_name,
 )
-from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions, Yes, make_conflict_error
+from anabranch.cli.options import (
+    FIRST_SORTED_PAGE,
+    REMOTE,
+    RemoteOptions,
+    SortedPageOptions,
+    Yes,
+    make_conflict_error,
+    make_group,
+    parse_metadata,
+)
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     choose_display_name,
     confirm,
+    format_stage_state,
+    format_waiting_stage,
     print_fields,
     print_stderr,
     resume_hint,
 )
-from schemas.errors import ConfigurationError
 from schemas.ingest import FINAL_STATES, DocumentState
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-app = App(
-    name="documents", help="List, show, amend and delete documents.", result_action="return_value"
-)
-Flag = Parameter(negative="")
+app = make_group("documents")
 POLL_S = 0.1
-DEFAULT = RemoteOptions()
 app.command(
-    "anabranch.cli.lineage:document_lineage",
+    "anabranch.cli.runs:document_lineage",
     name="lineage",
     help="Trace a document back to its bytes and verify every event.",
 )
@@ -58,26 +63,19 @@ def list_documents(
     collection: str | None = None,
     tag: str | None = None,
     state: DocumentState | None = None,
-    failed: Annotated[bool, Flag] = False,
-    page: PageOptions = FIRST_PAGE,
-    common: RemoteOptions = DEFAULT,
+    failed: bool = False,
+    page: SortedPageOptions = FIRST_SORTED_PAGE,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """List documents, newest first.
 
-    Parameters
-    ----------
-    search
-        Only documents with this text in the title or file name.
-    external_id
-        Only the document with this external id.
-    collection
-        Only documents of this collection.
-    tag
-        Only documents with this tag.
-    state
-        Only documents whose latest revision is in this state.
-    failed
-        Short for --state failed.
+    Args:
+        search: Only documents with this text in the title or file name.
+        external_id: Only the document with this external id.
+        collection: Only documents of this collection.
+        tag: Only documents with this tag.
+        state: Only documents whose latest revision is in this state.
+        failed: Short for --state failed.
     """
     if failed and state not in (None, "failed"):
         raise make_conflict_error("--failed", f"--state {state}")
@@ -90,37 +88,44 @@ def list_documents(
         collection=collection,
         tag=tag,
         state=state_filter,
-        **page.to_query(),
+        **page.to_query(chunks="chunks_count"),
     )
     return common.show_page(
         found,
-        *("document_id", "state"),
+        "document_id",
+        ("state", _format_state),
         ("chunks", "chunks_count"),
         "collection",
         ("title", choose_display_name),
+        optional=("collection", "chunks"),
     )
 
 
 @app.command
-def show(document: DocumentName, /, *, common: RemoteOptions = DEFAULT) -> int:
+def show(document: DocumentName, /, *, common: RemoteOptions = REMOTE) -> int:
     """Show a document and its state at each stage."""
     details = get_by_name(DOCUMENTS, document, "", common)
-    if common.is_json:
-        common.print_result(details)
+    if common.print_if_json(details):
         return 0
     print_fields(
         {
             name: _format_field(name, value, details)
             for name, value in details.items()
-            if name not in ("stages", "warnings")
+            if name not in ("stages", "warnings", "waiting")
         }
     )
+    if waiting := details.get("waiting"):
+        print_fields({"waits for": _format_waiting(waiting)})
+        if waiting["remedy"]:
+            print(f"{'':18} → {waiting['remedy']}")
     for warning in details.get("warnings", []):
         print(f"{'warning':18} {warning['detail']} [{warning['code']}]")
     common.print_items(
         details.get("stages", []),
         (
-            *("stage", "state", "attempts"),
+            "stage",
+            ("state", format_stage_state),
+            "attempts",
             ("ms", "duration_ms"),
             ("error", lambda line: (line.get("error") or {}).get("code")),
         ),
@@ -134,20 +139,18 @@ def open_page(
     /,
     *,
     browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Print the link of a document's page in the web UI, and open it in a browser.
 
     Sign in once with the link of `anabranch open`.
 
-    Parameters
-    ----------
-    browser
-        Open the page if there is a graphical browser.
+    Args:
+        browser: Open the page if there is a graphical browser.
     """
     import webbrowser
 
-    from anabranch.cli.up_extras import has_screen
+    from anabranch.cli.up import has_screen
 
     link = asyncio.run(_find_page(document, common))
 
@@ -177,20 +180,16 @@ def chunks(
     *,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
     after: Annotated[int, Parameter(validator=Number(gte=-1))] = -1,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Show the chunks of a document, in the order of the text.
 
-    Parameters
-    ----------
-    limit
-        Maximum number of chunks.
-    after
-        Continue after the chunk with this ordinal.
+    Args:
+        limit: Maximum number of chunks.
+        after: Continue after the chunk with this ordinal.
     """
     page = get_by_name(DOCUMENTS, document, "/chunks", common, limit=limit, after=after)
-    if common.is_json:
-        common.print_result(page)
+    if common.print_if_json(page):
         return 0
     for item in page["items"]:
         print(
@@ -201,7 +200,7 @@ def chunks(
 
 
 @app.command
-def markdown(document: DocumentName, /, *, common: RemoteOptions = DEFAULT) -> int:
+def markdown(document: DocumentName, /, *, common: RemoteOptions = REMOTE) -> int:
     """Show the Markdown text of a document, to which spans refer."""
 
     async def fetch(client: ApiClient, document_id: str) -> dict[str, Any]:
@@ -219,31 +218,25 @@ def amend(
     *,
     title: str | None = None,
     collection: str | None = None,
-    tag: Annotated[tuple[str, ...] | None, Parameter(negative="")] = None,
-    no_tags: Annotated[bool, Flag] = False,
-    reader: Annotated[tuple[str, ...] | None, Parameter(negative="")] = None,
-    metadata: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    common: RemoteOptions = DEFAULT,
+    tag: tuple[str, ...] | None = None,
+    no_tags: bool = False,
+    reader: tuple[str, ...] | None = None,
+    metadata: tuple[str, ...] = (),
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Change the title, collection, tags, readers or metadata of a document. Its text is not
     processed again.
 
-    Parameters
-    ----------
-    title
-        New title, shown at once; search uses it from the next revision on. Empty removes the title.
-    collection
-        New collection. Empty removes the document from its collection.
-    tag
-        Replace the tags by this one. Repeatable.
-    no_tags
-        Remove all tags.
-    reader
-        Replace the readers by this user or group: user:NAME or group:NAME. Repeatable. `everyone`
-        removes the limit.
-    metadata
-        Set metadata: key=value, where value is JSON or else text. `key=` removes the key.
-        Repeatable.
+    Args:
+        title: New title, shown at once; search uses it from the next revision on. Empty removes the
+            title.
+        collection: New collection. Empty removes the document from its collection.
+        tag: Replace the tags by this one. Repeatable.
+        no_tags: Remove all tags.
+        reader: Replace the readers by this user or group: user:NAME or group:NAME. Repeatable.
+            `everyone` removes the limit.
+        metadata: Set metadata: key=value, where value is JSON or else text. `key=` removes the key.
+            Repeatable.
     """
     tags = [] if no_tags else list(tag) if tag is not None else None
     changes = {
@@ -251,7 +244,7 @@ def amend(
         "collection": collection,
         "tags": tags,
         "readers": list(reader) if reader is not None else None,
-        "metadata": dict(map(_parse_metadata, metadata)) or None,
+        "metadata": parse_metadata(metadata) or None,
     }
 
     async def run(client: ApiClient, document_id: str) -> dict[str, Any]:
@@ -263,24 +256,9 @@ def amend(
     return common.acknowledge(answer, "accepted; filters and lists reflect the change shortly")
 
 
-def _parse_metadata(assignment: str) -> tuple[str, Any]:
-    """Parse `key=value`. Raises ConfigurationError if the text has another form."""
-    key, sign, value = assignment.partition("=")
-    if not sign or not key:
-        raise ConfigurationError(
-            f"Invalid --metadata {assignment}.",
-            code="NOT_AN_ASSIGNMENT",
-            remedy="Use --metadata key=value.",
-        )
-    try:
-        return key, json.loads(value) if value else None
-    except ValueError:
-        return key, value
-
-
 @app.command
 def delete(
-    document: WholeDocumentName, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT
+    document: WholeDocumentName, /, *, yes: Yes = False, common: RemoteOptions = REMOTE
 ) -> int:
     """Withdraw a document from all results. Its history stays in the log."""
 
@@ -304,10 +282,8 @@ def delete(
 async def _wait_until_applied(client: ApiClient, accepted: dict[str, Any]) -> dict[str, Any]:
     """Wait until a temporary server has applied the change: its stages stop with the command."""
     with resume_hint(
-        lambda: (
-            f"the change was accepted and {CONTINUES_WHILE_RUNNING}; show its state: anabranch "
-            f"documents show {accepted['document_id']}"
-        )
+        f"the change was accepted and {CONTINUES_WHILE_RUNNING}; show its state: anabranch "
+        f"documents show {accepted['document_id']}"
     ):
         while (
             # A lasting server applies the change by itself.
@@ -317,6 +293,19 @@ async def _wait_until_applied(client: ApiClient, accepted: dict[str, Any]) -> di
         ):
             await asyncio.sleep(POLL_S)
     return accepted
+
+
+def _format_state(document: dict[str, Any]) -> str:
+    waiting = document.get("waiting")
+    return str(document["state"]) + (f" ({format_waiting_stage(waiting)})" if waiting else "")
+
+
+def _format_waiting(waiting: dict[str, Any]) -> str:
+    """Format a sentence such as `embed, with 12 events pending: it is being processed`."""
+    pending = waiting["pending"]
+    count = f", with {pending} {'event' if pending == 1 else 'events'} pending" if pending else ""
+    reason = waiting["reason"] or ("it is paused" if waiting["paused"] else None)
+    return f"{format_waiting_stage(waiting)}{count}" + (f": {reason}" if reason else "")
 
 
 def _format_field(name: str, value: object, details: dict[str, Any]) -> object:

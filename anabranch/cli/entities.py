@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from anabranch.cli.api_calls import call_api, get, post
-from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions
-from anabranch.cli.output import print_fields, print_table
-
-app = App(
-    name="entities",
-    help="List and show entities, and correct their aliases, types and identity.",
-    result_action="return_value",
+from anabranch.cli.options import (
+    FIRST_SORTED_PAGE,
+    REMOTE,
+    RemoteOptions,
+    SortedPageOptions,
+    make_group,
 )
-DEFAULT = RemoteOptions()
+from anabranch.cli.output import print_fields
+
+app = make_group("entities")
 EntityName = Annotated[str, Parameter(help="Name, alias or id of the entity.")]
 
 
@@ -25,17 +26,14 @@ def list_entities(
     *,
     search: str | None = None,
     kind: Annotated[str | None, Parameter(name="--type")] = None,
-    page: PageOptions = FIRST_PAGE,
-    common: RemoteOptions = DEFAULT,
+    page: SortedPageOptions = FIRST_SORTED_PAGE,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """List entities, most mentioned first.
 
-    Parameters
-    ----------
-    search
-        Only entities with this text in a name or alias.
-    kind
-        Only entities of this type, such as PERSON or ORG.
+    Args:
+        search: Only entities with this text in a name or alias.
+        kind: Only entities of this type, such as PERSON or ORG.
     """
     return common.show_page(
         get("/v1/entities", common, text=search, type=kind, **page.to_query()),
@@ -51,17 +49,15 @@ def show(
     /,
     *,
     kind: Annotated[str | None, Parameter(name="--type")] = None,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Show an entity with its names, parts, relations and claims.
 
-    Parameters
-    ----------
-    kind
-        Its type, if several have the name.
+    Args:
+        kind: Its type, if several have the name.
     """
     details = get(_format_path(entity, kind), common)
-    return common.show(details, lambda: _print_details(details))
+    return common.show(details, lambda: _print_details(details, common))
 
 
 @app.command
@@ -69,24 +65,19 @@ def amend(
     entity: EntityName,
     /,
     *,
-    add_alias: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    remove_alias: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    add_alias: tuple[str, ...] = (),
+    remove_alias: tuple[str, ...] = (),
     set_type: str | None = None,
     kind: Annotated[str | None, Parameter(name="--type")] = None,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Add or remove aliases, by which questions name an entity, or correct its type.
 
-    Parameters
-    ----------
-    add_alias
-        Name to add. Repeatable.
-    remove_alias
-        Added or found alias to remove. Repeatable.
-    set_type
-        New type, such as ORG. The type that documents state undoes a correction.
-    kind
-        Its type, if several have the name.
+    Args:
+        add_alias: Name to add. Repeatable.
+        remove_alias: Added or found alias to remove. Repeatable.
+        set_type: New type, such as ORG. The type that documents state undoes a correction.
+        kind: Its type, if several have the name.
     """
     body: dict[str, Any] = {"add_aliases": list(add_alias), "remove_aliases": list(remove_alias)}
     if set_type:
@@ -104,18 +95,14 @@ def merge(
     into: str,
     kind: Annotated[str | None, Parameter(name="--type")] = None,
     into_type: str | None = None,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Make an entity part of another one, with its mentions, relations and aliases.
 
-    Parameters
-    ----------
-    into
-        Name, alias or id of the other one, which gives its name and its type.
-    kind
-        Type of the entity, if several have the name.
-    into_type
-        Type of the other one, if several have the name.
+    Args:
+        into: Name, alias or id of the other one, which gives its name and its type.
+        kind: Type of the entity, if several have the name.
+        into_type: Type of the other one, if several have the name.
     """
     whole = get(_format_path(into, into_type), common)
     path = _format_path(entity, kind, "/merge")
@@ -129,16 +116,13 @@ def split(
     *,
     part: str,
     kind: Annotated[str | None, Parameter(name="--type")] = None,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Make a part of an entity one of its own again.
 
-    Parameters
-    ----------
-    part
-        Name or id of the entity that was merged into it.
-    kind
-        Type of the entity, if several have the name.
+    Args:
+        part: Name or id of the entity that was merged into it.
+        kind: Type of the entity, if several have the name.
     """
     path = _format_path(entity, kind, "/split")
     return _show_change(post(path, {"part": part}, common, stages=("control",)), common)
@@ -156,7 +140,7 @@ def _show_change(details: dict[str, Any], common: RemoteOptions) -> int:
     return common.show(details, print_text)
 
 
-def _print_details(details: dict[str, Any]) -> None:
+def _print_details(details: dict[str, Any], common: RemoteOptions) -> None:
     _print_names(details)
     parts = [(part["id"], part["type"], part["name"]) for part in details["parts"]]
     relations = [(edge["subject"], edge["type"], edge["object"]) for edge in details["relations"]]
@@ -173,7 +157,7 @@ def _print_details(details: dict[str, Any]) -> None:
     ):
         if rows:
             print()
-            print_table(headings, rows)
+            common.print_table(headings, rows)
 
 
 def _print_names(details: dict[str, Any]) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from cyclopts import App, Parameter
-
 from anabranch.cli.api_calls import call_api, get
 from anabranch.cli.errors import FAILED, OK
-from anabranch.cli.names import DOCUMENTS, WholeDocumentName, call_by_name
-from anabranch.cli.options import CollectionName, RemoteOptions, Yes
+from anabranch.cli.names import DOCUMENTS, NamedResource, WholeDocumentName, call_by_name
+from anabranch.cli.options import REMOTE, CollectionName, RemoteOptions, Yes, make_group
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     confirm,
@@ -18,60 +16,56 @@ from anabranch.cli.output import (
     print_table,
     resume_hint,
 )
-from schemas.events.control import Scope
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
+    from schemas.events.control import Scope
 
-app = App(
-    name="erase",
-    help="Erase documents permanently, from the log too.",
-    result_action="return_value",
-)
-Flag = Parameter(negative="")
-DEFAULT = RemoteOptions()
+app = make_group("erase")
 POLL_S = 0.3
 
 
 @app.command
 def document(
-    document: WholeDocumentName, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT
+    document: WholeDocumentName, /, *, yes: Yes = False, common: RemoteOptions = REMOTE
 ) -> int:
     """Erase one document. If it is ingested again later, it starts with a new history."""
-
-    async def erase(client: ApiClient, document_id: str) -> dict[str, Any] | None:
-        label = document_id if document_id == document else f"{document_id} ({document})"
-        return await _confirm_and_erase(client, "document", document_id, label, yes, common)
-
-    receipt = call_by_name(DOCUMENTS, document, common, erase, is_exact=True, stages=("all",))
-    return _print_receipt("document", document, receipt, common)
+    return erase_by_name(DOCUMENTS, "document", document, yes, common)
 
 
 @app.command
-def collection(
-    name: CollectionName, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT
-) -> int:
+def collection(name: CollectionName, /, *, yes: Yes = False, common: RemoteOptions = REMOTE) -> int:
     """Erase all documents of a collection."""
     return run_erase("collection", name, yes, common)
 
 
 @app.command
-def tenant(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
+def tenant(name: str, /, *, yes: Yes = False, common: RemoteOptions = REMOTE) -> int:
     """Erase all data of a tenant.
 
-    Parameters
-    ----------
-    name
-        Tenant name; `default` in embedded mode.
+    Args:
+        name: Tenant name; `default` in embedded mode.
     """
     return run_erase("tenant", name, yes, common)
 
 
 @app.command(name="receipts")
-def list_receipts(*, common: RemoteOptions = DEFAULT) -> int:
+def list_receipts(*, common: RemoteOptions = REMOTE) -> int:
     """List erasure receipts, the newest first."""
     columns = ("receipt_id", "scope", "name", "documents", "state", "completed_at")
-    return common.show_page(get("/v1/erasures", common), *columns)
+    found = get("/v1/erasures", common)
+    return common.show_page(found, *columns, optional=("completed_at", "documents"))
+
+
+def erase_by_name(
+    resource: NamedResource, scope: Scope, name: str, yes: bool, common: RemoteOptions
+) -> int:
+    async def erase(client: ApiClient, found_id: str) -> dict[str, Any] | None:
+        label = found_id if found_id == name else f"{found_id} ({name})"
+        return await _confirm_and_erase(client, scope, found_id, label, yes, common)
+
+    receipt = call_by_name(resource, name, common, erase, is_exact=True, stages=("all",))
+    return _print_receipt(scope, name, receipt, common)
 
 
 def run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int:
@@ -89,8 +83,7 @@ def _print_receipt(
     if receipt is None:
         print_stderr("nothing was erased")
         return FAILED
-    if common.is_json:
-        common.print_result(receipt)
+    if common.print_if_json(receipt):
         return OK
     n_documents = receipt["documents"]
     documents = f"{n_documents} {'document' if n_documents == 1 else 'documents'}, "
@@ -114,12 +107,9 @@ async def _confirm_and_erase(
     if not yes and not confirm(f"Erase {scope} {label} permanently?"):
         return None
     accepted = await client.post("/v1/erasures", {"scope": scope, "name": name})
-    print_stderr(
-        f"receipt {accepted['receipt_id']}: waiting for events in progress to finish",
-        quiet=common.quiet,
-    )
+    common.print_note(f"receipt {accepted['receipt_id']}: waiting for events in progress to finish")
     with resume_hint(
-        lambda: f"the erasure {CONTINUES_WHILE_RUNNING}; show its receipt: anabranch erase receipts"
+        f"the erasure {CONTINUES_WHILE_RUNNING}; show its receipt: anabranch erase receipts"
     ):
         while True:
             # The request may not have reached the tables yet.

@@ -14,17 +14,15 @@ from schemas.errors import (
     TransientError,
 )
 
-OK, FAILED, USAGE, NOT_FOUND, REFUSED, PARTIAL_FAILURE, GATE_FAILED, UNREACHABLE, INTERRUPTED = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    130,
-)
+OK = 0
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+REFUSED = 4
+PARTIAL_FAILURE = 5
+GATE_FAILED = 6
+UNREACHABLE = 7
+INTERRUPTED = 130
 
 
 def to_exit_code(error: AnabranchError) -> int:
@@ -57,6 +55,7 @@ CLI_REMEDIES = {
 }
 """Remedy by error code. Other codes keep the server's remedy, translated by `CLI_EQUIVALENTS`."""
 CLI_EQUIVALENTS = {
+    "DELETE /v1/questions/{question_id}": "`anabranch questions delete`",
     "GET /v1/audit": "`anabranch audit`",
     "GET /v1/collections": "`anabranch collections list`",
     "GET /v1/config/schema": "`anabranch config schema`",
@@ -73,9 +72,18 @@ CLI_EQUIVALENTS = {
     "GET /v1/profiles": "`anabranch config profiles`",
     "GET /v1/replays": "`anabranch replay list`",
     "GET /v1/runs": "`anabranch runs list`",
+    "GET /v1/runs/{run}": "`anabranch runs show`",
+    "PATCH /v1/entities/{id}": "`anabranch entities amend`",
+    "POST /v1/query": "`anabranch query`",
+    "POST /v1/runs/{run}/diff": "`anabranch runs diff`",
 }
 """Command by API call."""
 CLI_PHRASES = {
+    "give the URL of another one.": "give the URL of another one with --server.",
+    "that client and server have the same version.": (
+        "that the server has the version of this command (`anabranch version`)."
+    ),
+    "Use http://": "Use --server http://",
     "Use the `next` value of the previous page.": (
         "Use the `--after` value printed with the previous page."
     ),
@@ -86,7 +94,7 @@ CLI_PHRASES = {
 }
 """Translations of phrases of remedies and assumptions that name more than an API call."""
 REPEATED_COMMAND = re.compile(r"(`anabranch [^`]+`) or \1")
-API_CALL = re.compile(r"`?((?:GET|POST) /v1/[\w/{}-]+)`?")
+API_CALL = re.compile(r"`?((?:GET|POST|PATCH|DELETE) /v1/[\w/{}-]+)`?")
 DEFAULT_REMEDY = "Run the command with --help for its options."
 HTTP_MARKERS = ("GET /", "POST /", "/v1/", "/openapi.json")
 

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import App, Parameter
-
-from anabranch.cli.api_calls import format_time, get, post
-from anabranch.cli.erase import run_erase
-from anabranch.cli.options import FIRST_PAGE, JUDGEMENT_STAGES, PageOptions, RemoteOptions, Yes
+from anabranch.cli.api_calls import call_api, format_time, get
+from anabranch.cli.erase import erase_by_name
+from anabranch.cli.names import FACTS, FactName, WholeFactName, find_id, post_by_name
+from anabranch.cli.options import (
+    FIRST_PAGE,
+    JUDGEMENT_STAGES,
+    REMOTE,
+    PageOptions,
+    RemoteOptions,
+    Yes,
+    make_group,
+)
 from schemas.facts import FactStatus
 
-app = App(
-    name="facts",
-    help="State, approve, reject and erase facts.",
-    result_action="return_value",
-)
-Flag = Parameter(negative="")
-DEFAULT = RemoteOptions()
-FactId = Annotated[UUID, Parameter(help="Fact id.")]
+if TYPE_CHECKING:
+    from anabranch.cli.http_client import ApiClient
+
+app = make_group("facts")
 
 
 @app.command
@@ -34,32 +36,23 @@ def add(
     half_life: float | None = None,
     source: str | None = None,
     expires: datetime | None = None,
-    reader: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    replaces: UUID | None = None,
-    common: RemoteOptions = DEFAULT,
+    reader: tuple[str, ...] = (),
+    replaces: str | None = None,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Propose a fact, such as `"The contact for plant 3" is Ana`.
 
-    Parameters
-    ----------
-    subject
-        Whom or what it is about.
-    predicate
-        The relation.
-    object
-        The value.
-    certainty
-        Certainty above 0 and up to 1. It decays with time.
-    half_life
-        Days in which the certainty halves, instead of the profile's.
-    source
-        Where the fact comes from.
-    expires
-        Do not use the fact from this time on (UTC unless it has a zone).
-    reader
-        Name that may read the fact, such as user:ana. Repeatable; without it, the whole tenant.
-    replaces
-        Id of the fact that this one replaces once it is approved.
+    Args:
+        subject: Whom or what it is about.
+        predicate: The relation.
+        object: The value.
+        certainty: Certainty above 0 and up to 1. It decays with time.
+        half_life: Days in which the certainty halves, instead of the profile's.
+        source: Where the fact comes from.
+        expires: Do not use the fact from this time on (UTC unless it has a zone).
+        reader: Name that may read the fact, such as user:ana. Repeatable; without it, the whole
+            tenant.
+        replaces: Fact that this one replaces once it is approved: its id, first digits or text.
     """
     body = {
         "subject": subject,
@@ -70,9 +63,13 @@ def add(
         "source": source,
         "expires_at": format_time(expires),
         "readers": list(reader) or None,
-        "replaces": str(replaces) if replaces else None,
     }
-    receipt = post("/v1/facts", body, common, stages=JUDGEMENT_STAGES)
+
+    async def send(client: ApiClient) -> dict[str, Any]:
+        replaced = await find_id(client, FACTS, replaces) if replaces else None
+        return await client.post("/v1/facts", body | {"replaces": replaced})
+
+    receipt = call_api(common, send, stages=JUDGEMENT_STAGES)
     state = "exists already" if receipt["duplicate"] else "proposed"
     return common.show(receipt, lambda: print(f"{state}: {receipt['fact_id']}"))
 
@@ -82,14 +79,12 @@ def list_facts(
     *,
     status: FactStatus | None = None,
     page: PageOptions = FIRST_PAGE,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """List facts, the newest first.
 
-    Parameters
-    ----------
-    status
-        Only facts in this status.
+    Args:
+        status: Only facts in this status.
     """
     found = get("/v1/facts", common, status=status, **page.to_query())
     return common.show_page(
@@ -97,36 +92,36 @@ def list_facts(
         *("fact_id", "status"),
         ("fact", lambda item: f"{item['subject']} {item['predicate']} {item['object']}"),
         *("certainty", "stated_by", "stated_at"),
-        optional=("certainty", "stated_by"),
+        optional=("certainty", "stated_by", "stated_at"),
     )
 
 
 @app.command
-def approve(fact: FactId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def approve(fact: FactName, /, *, common: RemoteOptions = REMOTE) -> int:
     """Approve a fact, so that answers use it."""
-    return _decide(f"/v1/facts/{fact}/approve", {}, "approved", common)
+    return _decide(fact, "/approve", {}, "approved", common)
 
 
 @app.command
-def reject(fact: FactId, /, *, reason: str | None = None, common: RemoteOptions = DEFAULT) -> int:
+def reject(fact: FactName, /, *, reason: str | None = None, common: RemoteOptions = REMOTE) -> int:
     """Reject a fact, also one that was approved before.
 
-    Parameters
-    ----------
-    reason
-        Free text.
+    Args:
+        reason: Free text.
     """
-    return _decide(f"/v1/facts/{fact}/reject", {"reason": reason}, "rejected", common)
+    return _decide(fact, "/reject", {"reason": reason}, "rejected", common)
 
 
 @app.command
-def delete(fact: FactId, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
+def delete(fact: WholeFactName, /, *, yes: Yes = False, common: RemoteOptions = REMOTE) -> int:
     """Erase a fact permanently, with its text in the log and the answers that cite it."""
-    return run_erase("fact", str(fact), yes, common)
+    return erase_by_name(FACTS, "fact", fact, yes, common)
 
 
-def _decide(path: str, body: dict[str, Any], decision: str, common: RemoteOptions) -> int:
-    receipt = post(path, body, common, stages=JUDGEMENT_STAGES)
+def _decide(
+    fact: str, action: str, body: dict[str, Any], decision: str, common: RemoteOptions
+) -> int:
+    receipt = post_by_name(FACTS, fact, action, body, common, stages=JUDGEMENT_STAGES)
     text = (
         decision
         if receipt["status"] == "applied"

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from anabranch.cli.api_calls import LONG_TIMEOUT_S, call_api, format_time, get, post
 from anabranch.cli.errors import FAILED, GATE_FAILED, OK
-from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions, Yes
+from anabranch.cli.options import JUDGEMENT_STAGES, REMOTE, RemoteOptions, Yes, make_group
 from anabranch.cli.output import confirm, print_fields, print_stderr, print_table
 from schemas.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-app = App(
-    name="generations",
-    help="List, compare, promote, roll back and drop generations of the index.",
-    result_action="return_value",
-)
-Flag = Parameter(negative="")
-DEFAULT = RemoteOptions()
+app = make_group("generations")
 GenerationName = Annotated[str, Parameter(help="Generation name, such as g2.")]
 
 
@@ -52,7 +46,7 @@ class ComparisonOptions:
         200
     )
     answers: Annotated[
-        bool, Parameter(negative="", help="Generate answers, too. Uses tokens of the chat model.")
+        bool, Parameter(help="Generate answers, too. Uses tokens of the chat model.")
     ] = False
     profile: Annotated[
         str | None, Parameter(help="Retrieval profile, instead of the one of each query.")
@@ -70,32 +64,23 @@ class ComparisonOptions:
             if self.golden is not None
             else []
         )
-        scalar_fields = {
-            "queries": self.queries,
-            "answers": self.answers,
-            "profile": self.profile,
-            "profile_b": self.profile_b,
-        }
-        return {
-            "golden": questions,
-            "since": format_time(self.since),
-            "until": format_time(self.until),
-            **scalar_fields,
-        }
+        period = {"since": format_time(self.since), "until": format_time(self.until)}
+        return {**asdict(self), **period, "golden": questions}
 
 
 DEFAULT_COMPARISON = ComparisonOptions()
 
 
 @app.command(name="list")
-def list_generations(*, common: RemoteOptions = DEFAULT) -> int:
+def list_generations(*, common: RemoteOptions = REMOTE) -> int:
     """List generations that are not dropped, with their documents and size."""
+    optional = ("base", "bytes", "purpose", "built_at", "chunks", "documents")
     columns = ("name", "state", "purpose", "base", "documents", "chunks", "bytes", "built_at")
-    return common.show_page(get("/v1/generations", common), *columns)
+    return common.show_page(get("/v1/generations", common), *columns, optional=optional)
 
 
 @app.command
-def show(name: GenerationName, /, *, common: RemoteOptions = DEFAULT) -> int:
+def show(name: GenerationName, /, *, common: RemoteOptions = REMOTE) -> int:
     """Show a generation and its configuration."""
     generation = get(f"/v1/generations/{name}", common)
     fields = {
@@ -105,31 +90,22 @@ def show(name: GenerationName, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def diff(a: str, b: str, /, *, common: RemoteOptions = DEFAULT) -> int:
+def diff(a: str, b: str, /, *, common: RemoteOptions = REMOTE) -> int:
     """Show the settings in which two generations differ.
 
-    Parameters
-    ----------
-    a
-        Generation name, such as g1.
-    b
-        Generation name, such as g2.
+    Args:
+        a: Generation name, such as g1.
+        b: Generation name, such as g2.
     """
     first, second = (get(f"/v1/generations/{name}", common)["config"] for name in (a, b))
     differences = _diff_configs(first, second)
-    if common.is_json:
-        common.print_result(
-            {
-                "generations": {"A": a, "B": b},
-                "differences": {
-                    name: {"A": value_a, "B": value_b} for name, value_a, value_b in differences
-                },
-            }
-        )
-    elif differences:
-        print_table(("setting", a, b), differences)
+    body = {name: {"A": value_a, "B": value_b} for name, value_a, value_b in differences}
+    if common.print_if_json({"generations": {"A": a, "B": b}, "differences": body}):
+        return OK
+    if differences:
+        common.print_table(("setting", a, b), differences)
     else:
-        print_stderr(f"{a} and {b} have the same settings", quiet=common.quiet)
+        common.print_note(f"{a} and {b} have the same settings")
     return OK
 
 
@@ -154,16 +130,13 @@ def compare(
     /,
     *,
     options: ComparisonOptions = DEFAULT_COMPARISON,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Run the same queries against two generations: golden ones, and real ones of a period.
 
-    Parameters
-    ----------
-    a
-        Baseline generation, such as g1.
-    b
-        Candidate generation, such as g2.
+    Args:
+        a: Baseline generation, such as g1.
+        b: Candidate generation, such as g2.
     """
     body = {"a": a, "b": b, **options.to_request()}
     report = _post("/v1/generations/compare", body, common)
@@ -176,26 +149,22 @@ def promote(
     /,
     *,
     gate: Path | None = None,
-    force: Annotated[bool, Flag] = False,
+    force: bool = False,
     options: ComparisonOptions = DEFAULT_COMPARISON,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Make a generation live, if it has every document. Exits 6 if the gate fails.
 
-    Parameters
-    ----------
-    gate
-        YAML file with conditions on a comparison with the live generation. Without it, nothing is
-        compared.
-    force
-        Promote the generation without a calibration of its own.
+    Args:
+        gate: YAML file with conditions on a comparison with the live generation. Without it,
+            nothing is compared.
+        force: Promote the generation without a calibration of its own.
     """
     if gate is None and options != DEFAULT_COMPARISON:
         raise InvalidRequest(
             "Comparison options need --gate.",
-            remedy=(
-                "Add --gate, or compare with `anabranch generations compare` before you promote."
-            ),
+            remedy="Add --gate, or compare with `anabranch generations compare` before you "
+            "promote.",
         )
     from evaluation.promotion_gate import read_gate
 
@@ -208,19 +177,17 @@ def promote(
 
 
 @app.command
-def rollback(*, common: RemoteOptions = DEFAULT) -> int:
+def rollback(*, common: RemoteOptions = REMOTE) -> int:
     """Make the previous generation live again."""
     return _print_promotion(_post("/v1/generations/rollback", {}, common), common)
 
 
 @app.command
-def drop(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
+def drop(name: str, /, *, yes: Yes = False, common: RemoteOptions = REMOTE) -> int:
     """Drop a generation permanently, with its tables and the topics that no other generation uses.
 
-    Parameters
-    ----------
-    name
-        Generation name, such as g1.
+    Args:
+        name: Generation name, such as g1.
     """
 
     async def work(client: ApiClient) -> dict[str, Any]:
@@ -254,7 +221,7 @@ def drop(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> 
                 else ""
             )
             pending = f"; its last tables are removed when a transaction{by} ends"
-        print_stderr(f"{result['generation']} dropped{pending}", quiet=common.quiet)
+        common.print_note(f"{result['generation']} dropped{pending}")
     return OK if result else FAILED
 
 
@@ -267,7 +234,7 @@ def _print_promotion(result: dict[str, Any], common: RemoteOptions) -> int:
         common.print_result(result)
     elif result["promoted"]:
         previous = f"; {result['previous']} is on standby" if result["previous"] else ""
-        print_stderr(f"{result['generation']} is live{previous}", quiet=common.quiet)
+        common.print_note(f"{result['generation']} is live{previous}")
     if not result["promoted"]:
         for reason in result["reasons"]:
             print_stderr(f"gate failed: {reason}")

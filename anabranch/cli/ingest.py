@@ -13,11 +13,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import REMOTE, RemoteOptions, parse_metadata
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     print_stderr,
-    print_table,
     resume_hint,
     to_single_line,
 )
@@ -25,90 +24,82 @@ from anabranch.cli.output import (
 if TYPE_CHECKING:
     from anabranch.cli.ingest_batch import IngestBatch, IngestItem
 
-Flag = Parameter(negative="")
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600}
+_TIMED_OUT = (
+    "timed out after {} with documents still in progress; they continue while `anabranch up` runs. "
+    "Show their state with `anabranch documents list`"
+)
 
 
 def ingest(
     *paths: str,
     collection: str | None = None,
-    tag: Annotated[tuple[str, ...], Flag] = (),
-    reader: Annotated[tuple[str, ...], Flag] = (),
+    tag: tuple[str, ...] = (),
+    reader: tuple[str, ...] = (),
+    metadata: tuple[str, ...] = (),
     glob: str = "*",
-    recursive: Annotated[bool, Flag] = False,
-    include: Annotated[tuple[str, ...], Flag] = (),
-    force: Annotated[bool, Flag] = False,
-    wait: Annotated[bool, Flag] = False,
+    recursive: bool = False,
+    include: tuple[str, ...] = (),
+    force: bool = False,
+    wait: bool = False,
     timeout: str = "10m",
     concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 16,
-    common: RemoteOptions = RemoteOptions(),  # noqa: B008
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Ingest documents. Returns once the log has them, unless --wait is given.
 
     Exits 5 if some documents failed, 1 on timeout.
 
-    Parameters
-    ----------
-    paths
-        Files, folders, http(s) URLs, or - for stdin.
-    collection
-        Collection of the documents, for filters.
-    tag
-        Tag of the documents. Repeatable.
-    reader
-        User or group that may read the documents: user:NAME or group:NAME. Repeatable. Default:
-        everyone in the tenant.
-    glob
-        Only include files of a folder that match this glob pattern.
-    recursive
-        Include subfolders.
-    include
-        Also send files of a folder that match this pattern and are skipped otherwise: code, locks,
-        temporary and system files. Repeatable.
-    force
-        Process documents again even if they are unchanged.
-    wait
-        Wait until each document is searchable or failed.
-    timeout
-        Maximum time to wait: 90s, 10m, 2h.
-    concurrency
-        Number of concurrent uploads.
+    Args:
+        paths: Files, folders, http(s) URLs, or - for stdin.
+        collection: Collection of the documents, for filters.
+        tag: Tag of the documents. Repeatable.
+        reader: User or group that may read the documents: user:NAME or group:NAME. Repeatable.
+            Default: everyone in the tenant.
+        metadata: Metadata of the documents, for filters: key=value, JSON or text. Repeatable.
+        glob: Only include files of a folder that match this glob pattern.
+        recursive: Include subfolders.
+        include: Also send files of a folder that match this pattern and are skipped otherwise:
+            code, locks, temporary and system files. Repeatable.
+        force: Process documents again even if they are unchanged.
+        wait: Wait until each document is searchable or failed.
+        timeout: Maximum time to wait: 90s, 10m, 2h.
+        concurrency: Number of concurrent uploads.
     """
     from anabranch.cli.ingest_batch import IngestBatch, expand_paths
 
     timeout_s = parse_duration_s(timeout)
     items, skipped = expand_paths(paths, glob=glob, recursive=recursive, include=include)
     if skipped:
-        print_stderr(_format_skipped(skipped), quiet=common.quiet)
+        common.print_note(_format_skipped(skipped))
     batch = IngestBatch(
         items,
         collection=collection,
         tags=tag,
         readers=reader,
+        metadata=parse_metadata(metadata),
         force=force,
         wait_s=timeout_s if wait else None,
         concurrency=concurrency,
         is_local=common.server is None,
     )
     report = asyncio.run(_run_batch(batch, common))
-    if common.is_json:
-        common.print_result(report | {"skipped": skipped})
-    # Also with --quiet.
+    is_json = common.print_if_json(report | {"skipped": skipped})
+    _print_errors(items)  # also with --quiet
+    if not is_json:
+        common.print_note(format_summary(items))
+    if wait and any(not item.is_finished for item in items):
+        print_stderr(_TIMED_OUT.format(timeout))
+        return FAILED
+    return PARTIAL_FAILURE if report["counts"]["failed"] else OK
+
+
+def _print_errors(items: Sequence[IngestItem]) -> None:
     for item in items:
         if item.error:
             print_stderr(f"error: {item.path}: {item.error['detail']} [{item.error['code']}]")
             if item.error.get("remedy"):
                 print_stderr(f"  → {item.error['remedy']}")
-    if not common.is_json:
-        print_stderr(format_summary(items), quiet=common.quiet)
-    if wait and any(not item.is_finished for item in items):
-        print_stderr(
-            f"timed out after {timeout} with documents still in progress; they continue while "
-            "`anabranch up` runs. "
-            "Show their state with `anabranch documents list`"
-        )
-        return FAILED
-    return PARTIAL_FAILURE if report["counts"]["failed"] else OK
 
 
 async def _run_batch(batch: IngestBatch, common: RemoteOptions) -> dict[str, Any]:
@@ -129,10 +120,8 @@ async def _run_batch(batch: IngestBatch, common: RemoteOptions) -> dict[str, Any
 def _report_accepted(batch: IngestBatch, common: RemoteOptions) -> str:
     """Print the accepted documents as the result, and return the hint for the others."""
     accepted = [item for item in batch.items if item.job_id]
-    if common.is_json:
-        common.print_result(batch.build_report())
-    elif accepted:
-        print_table(
+    if not common.print_if_json(batch.build_report()) and accepted:
+        common.print_table(
             ("path", "document_id", "state"),
             [(item.path, item.document_id, item.state) for item in accepted],
         )
@@ -161,7 +150,7 @@ def _format_skipped(skipped: Sequence[str]) -> str:
 
 
 def format_summary(items: Sequence[IngestItem]) -> str:
-    counts = Counter(item.outcome for item in items)
+    counts = Counter(item.label for item in items)
     return (
         ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())
         or "nothing to do"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import mimetypes
 import os
 import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.http_client import ApiClient
-from anabranch.cli.output import print_stderr
+from anabranch.cli.output import format_waiting_stage, print_stderr
 from anabranch.process.terminal import escape_controls, escape_streams, get_unescaped
 from schemas.errors import (
     AnabranchError,
@@ -107,21 +109,23 @@ def _render_table(batch: IngestBatch) -> Table:
         cells = (
             Path(item.path).name or item.path,
             " ".join(STATE_MARKS.get(line["state"], "…") for line in item.stages),
-            _format_position(item),
+            _format_position(item, format_waiting_stage),
         )
         table.add_row(*(Text(escape_controls(cell)) for cell in cells))
     return table
 
 
-def _format_position(item: IngestItem) -> str:
+def _format_position(
+    item: IngestItem, format_stage: Callable[[dict[str, Any]], str] = itemgetter("stage")
+) -> str:
     if item.is_finished:
-        return f"{item.state}: {item.error['code']}" if item.error else item.outcome
-    return next((line["stage"] for line in item.stages if line["state"] != "done"), item.state)
+        return f"{item.label}: {item.error['code']}" if item.error else item.outcome
+    return next((format_stage(line) for line in item.stages if line["state"] != "done"), item.state)
 
 
 def _format_outcome(item: IngestItem) -> str:
     if item.error:
-        return f"{item.state} [{item.error['code']}]"
+        return f"{item.label} [{item.error['code']}]"
     times = [
         f"{line['stage']} {line['duration_ms']:.0f} ms"
         for line in item.stages
@@ -137,7 +141,7 @@ def _format_outcome(item: IngestItem) -> str:
 
 def _format_summary(batch: IngestBatch) -> str:
     """Count documents by state, and running ones by stage, so that a slow stage shows."""
-    counts = Counter(item.outcome for item in batch.items)
+    counts = Counter(item.label for item in batch.items)
     counts_by_stage = Counter(
         _format_position(item) for item in batch.items if item.state == "running"
     )
@@ -195,6 +199,11 @@ class IngestItem:
             if self.is_duplicate and self.state in ("accepted", "searchable")
             else self.state
         )
+
+    @property
+    def label(self) -> str:
+        """Return the outcome for people: the server lists no failed document that it refused."""
+        return "refused" if self.state == "failed" and self.job_id is None else self.outcome
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -275,6 +284,7 @@ class IngestBatch:
     items: list[IngestItem]
     collection: str | None = None
     tags: Sequence[str] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     readers: Sequence[str] = ()
     force: bool = False
     wait_s: float | None = None
@@ -333,11 +343,9 @@ class IngestBatch:
                     "remedy": "Check the file's permissions.",
                 }
                 return None
-        item.state, item.document_id, item.job_id = (
-            "accepted",
-            receipt["document_id"],
-            receipt["ingestion_job_id"],
-        )
+        item.state = "accepted"
+        item.document_id = receipt["document_id"]
+        item.job_id = receipt["ingestion_job_id"]
         item.is_duplicate = receipt["duplicate"] and not self.force
         return None
 
@@ -345,13 +353,17 @@ class IngestBatch:
         fields: dict[str, Any] = {
             "collection": self.collection,
             "tags": list(self.tags),
+            "metadata": dict(self.metadata),
             "readers": list(self.readers),
             "force": self.force,
         }
         set_fields = {name: value for name, value in fields.items() if value}
         if item.kind == "url":
             return await client.post("/v1/ingest", {"url": item.path, **set_fields})
-        form = {name: ("true" if value is True else value) for name, value in set_fields.items()}
+        form = {
+            name: json.dumps(value) if isinstance(value, (bool, dict)) else value
+            for name, value in set_fields.items()
+        }
         if item.kind == "stdin":
             # Read completely first: an upload declares its length, which a pipe does not have.
             body = io.BytesIO(await asyncio.to_thread(sys.stdin.buffer.read))

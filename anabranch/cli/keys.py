@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import getpass
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 from cyclopts.validators import Number
 from pydantic import BaseModel, ValidationError
 
 from anabranch.cli.errors import OK
-from anabranch.cli.options import CommonOptions, RemoteOptions
-from anabranch.cli.output import print_stderr
+from anabranch.cli.options import (
+    COMMON,
+    FIRST_PAGE,
+    REMOTE,
+    CommonOptions,
+    PageOptions,
+    RemoteOptions,
+    make_group,
+)
 from schemas.api_keys import (
     KEY_ID_PATTERN,
     MAX_GRACE_S,
@@ -33,31 +39,15 @@ if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
     from services.api_keys import ApiKeyService
 
-app = App(
-    name="keys",
-    help="Create, list, rotate and revoke API keys; rotate the master key.",
-    result_action="return_value",
-)
-DEFAULT = RemoteOptions()
+app = make_group("keys")
 KeyId = Annotated[str, Parameter(help="Key id: the part of the key between `ab_` and the secret.")]
-COMMON_DEFAULT = CommonOptions()
 SHOWN_ONCE_NOTE = "the key is shown only once"
-T = TypeVar("T")
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class ApiKeyPage(BaseModel):
     items: list[ApiKey]
     next: str | None
-
-
-class ApiKeyAdmin(Protocol):
-    async def create(self, request: ApiKeyRequest) -> IssuedApiKey: ...
-
-    async def list_keys(self, after: str | None, limit: int) -> ApiKeyPage: ...
-
-    async def rotate(self, key_id: str, request: RotationRequest) -> IssuedApiKey: ...
-
-    async def revoke(self, key_id: str) -> ApiKey: ...
 
 
 @app.command
@@ -66,27 +56,22 @@ def create(
     role: Role = "reader",
     name: str | None = None,
     user: str | None = None,
-    group: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    group: tuple[str, ...] = (),
     expires_at: datetime | None = None,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Create a key and print it. It cannot be printed again.
 
     With --server, the key is created over HTTP, for the caller's tenant. Otherwise it is created
     directly in the database; use this for the first key of a cluster.
 
-    Parameters
-    ----------
-    role
-        Role of the key; each role includes the previous ones.
-    name
-        Description of the key.
-    user
-        Limit the key to documents that this user may read.
-    group
-        Limit the key to documents that this group may read, in addition to --user. Repeatable.
-    expires_at
-        Time at which the key expires.
+    Args:
+        role: Role of the key; each role includes the previous ones.
+        name: Description of the key.
+        user: Limit the key to documents that this user may read.
+        group: Limit the key to documents that this group may read, in addition to --user.
+            Repeatable.
+        expires_at: Time at which the key expires.
     """
     prefixed = [
         (option, value)
@@ -114,33 +99,32 @@ def create(
             f"--{option} {first['input']!r}: {first['msg']}.",
             remedy="Names have at most 200 characters; users and groups have no spaces.",
         ) from error
-    return _print_key(_run_call(common, lambda keys: keys.create(request)), common)
+    issued = _call(
+        common,
+        IssuedApiKey,
+        lambda client: client.post("/v1/keys", request.model_dump(mode="json")),
+        lambda keys, caller: keys.create(caller, request),
+    )
+    return _print_key(issued, common)
 
 
 @app.command(name="list")
-def list_keys(
-    *,
-    after: str | None = None,
-    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50,
-    common: RemoteOptions = DEFAULT,
-) -> int:
-    """List the tenant's keys, the newest first, without their secrets.
+def list_keys(*, page: PageOptions = FIRST_PAGE, common: RemoteOptions = REMOTE) -> int:
+    """List the tenant's keys, the newest first, without their secrets."""
+    query = page.to_query()
 
-    Parameters
-    ----------
-    after
-        Cursor printed with the previous page.
-    limit
-        Maximum number of keys.
-    """
-    page = _run_call(common, lambda keys: keys.list_keys(after, limit))
-    body = page.model_dump(mode="json")
+    async def list_stored(keys: ApiKeyService, caller: Principal) -> ApiKeyPage:
+        items, next_cursor = await keys.list_keys(caller, **query)
+        return ApiKeyPage(items=items, next=next_cursor)
+
+    found = _call(common, ApiKeyPage, lambda client: client.get("/v1/keys", **query), list_stored)
     return common.show_page(
-        body,
+        found.model_dump(mode="json"),
         *("id", "name", "role", "readers"),
         ("state", _format_key_state),
         ("created by", "created_by"),
         ("created", "created_at"),
+        optional=("created by", "created", "readers"),
     )
 
 
@@ -156,27 +140,33 @@ def rotate(
     /,
     *,
     grace: Annotated[int, Parameter(validator=Number(gte=0, lte=MAX_GRACE_S))] = 0,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Replace the secret of a key and print the new key. It cannot be printed again.
 
-    Parameters
-    ----------
-    grace
-        Seconds for which the old secret stays valid.
+    Args:
+        grace: Seconds for which the old secret stays valid.
     """
-    valid_id = _validate_key_id(key_id)
-    return _print_key(
-        _run_call(common, lambda keys: keys.rotate(valid_id, RotationRequest(grace_s=grace))),
+    valid_id, request = _validate_key_id(key_id), RotationRequest(grace_s=grace)
+    issued = _call(
         common,
+        IssuedApiKey,
+        lambda client: client.post(f"/v1/keys/{valid_id}/rotate", request.model_dump(mode="json")),
+        lambda keys, caller: keys.rotate(caller, valid_id, request),
     )
+    return _print_key(issued, common)
 
 
 @app.command
-def revoke(key_id: KeyId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def revoke(key_id: KeyId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Revoke a key."""
     valid_id = _validate_key_id(key_id)
-    revoked = _run_call(common, lambda keys: keys.revoke(valid_id))
+    revoked = _call(
+        common,
+        ApiKey,
+        lambda client: client.delete(f"/v1/keys/{valid_id}"),
+        lambda keys, caller: keys.revoke(caller, valid_id),
+    )
     return common.acknowledge(revoked.model_dump(mode="json"), f"revoked {key_id}")
 
 
@@ -199,109 +189,60 @@ def _validate_key_id(key_id: str) -> str:
 
 def _print_key(issued: IssuedApiKey, common: RemoteOptions) -> int:
     """Print the key alone to stdout, so that it can be piped into a file or a secret store."""
-    if common.is_json:
-        common.print_result(issued.model_dump(mode="json"))
+    if common.print_if_json(issued.model_dump(mode="json")):
         return 0
     readers = f", readers {', '.join(issued.readers)}" if issued.readers is not None else ""
-    print_stderr(
-        f"{issued.id}: tenant {issued.tenant}, role {issued.role}{readers}; {SHOWN_ONCE_NOTE}",
-        quiet=common.quiet,
+    common.print_note(
+        f"{issued.id}: tenant {issued.tenant}, role {issued.role}{readers}; {SHOWN_ONCE_NOTE}"
     )
     print(issued.key)
     return 0
 
 
-def _run_call(common: RemoteOptions, call: Callable[[ApiKeyAdmin], Awaitable[T]]) -> T:
-    async def run() -> T:
-        async with _open_remote(common) if common.server else _open_direct(common) as keys:
-            return await call(keys)
+def _call(
+    common: RemoteOptions,
+    model: type[ModelT],
+    over_http: Callable[[ApiClient], Awaitable[dict[str, Any]]],
+    in_database: Callable[[ApiKeyService, Principal], Awaitable[ModelT]],
+) -> ModelT:
+    """Call the server of --server, else the service itself: the database's owner may do all."""
 
-    return asyncio.run(run())
+    async def call_server() -> ModelT:
+        from anabranch.cli.server_connection import open_client
 
+        async with open_client(common) as client:
+            return client.parse(model, await over_http(client))
 
-class RemoteApiKeyAdmin:
-    """Administration over HTTP."""
+    async def call_service() -> ModelT:
+        from anabranch.cli.database import open_command_database
+        from anabranch.composition.storage import prepare_storage
+        from services.api_keys import ApiKeyService, AuditLog
+        from sql.catalog.access import PgApiKeys
+        from streams.codec import DEFAULT_TENANT
 
-    def __init__(self, client: ApiClient) -> None:
-        self.client = client
-
-    async def create(self, request: ApiKeyRequest) -> IssuedApiKey:
-        body = await self.client.post("/v1/keys", request.model_dump(mode="json"))
-        return self.client.parse(IssuedApiKey, body)
-
-    async def list_keys(self, after: str | None, limit: int) -> ApiKeyPage:
-        body = await self.client.get("/v1/keys", after=after, limit=limit)
-        return self.client.parse(ApiKeyPage, body)
-
-    async def rotate(self, key_id: str, request: RotationRequest) -> IssuedApiKey:
-        body = await self.client.post(f"/v1/keys/{key_id}/rotate", request.model_dump(mode="json"))
-        return self.client.parse(IssuedApiKey, body)
-
-    async def revoke(self, key_id: str) -> ApiKey:
-        return self.client.parse(ApiKey, await self.client.delete(f"/v1/keys/{key_id}"))
-
-
-class DirectApiKeyAdmin:
-    """Administration through the database; its owner may do everything."""
-
-    def __init__(self, service: ApiKeyService, caller: Principal) -> None:
-        self.service, self.caller = service, caller
-
-    async def create(self, request: ApiKeyRequest) -> IssuedApiKey:
-        return await self.service.create(self.caller, request)
-
-    async def list_keys(self, after: str | None, limit: int) -> ApiKeyPage:
-        keys, next_cursor = await self.service.list_keys(self.caller, after=after, limit=limit)
-        return ApiKeyPage(items=keys, next=next_cursor)
-
-    async def rotate(self, key_id: str, request: RotationRequest) -> IssuedApiKey:
-        return await self.service.rotate(self.caller, key_id, request)
-
-    async def revoke(self, key_id: str) -> ApiKey:
-        return await self.service.revoke(self.caller, key_id)
-
-
-@asynccontextmanager
-async def _open_remote(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
-    from anabranch.cli.server_connection import open_client
-
-    async with open_client(common) as client:
-        yield RemoteApiKeyAdmin(client)
-
-
-@asynccontextmanager
-async def _open_direct(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
-    from anabranch.cli.database import open_command_database
-    from anabranch.composition.storage import prepare_storage
-    from services.api_keys import ApiKeyService
-    from services.audit_log import AuditLog
-    from sql.catalog.access import PgApiKeys
-    from streams.codec import DEFAULT_TENANT
-
-    settings = common.load_settings()
-    caller = Principal(f"cli:{getpass.getuser()}", DEFAULT_TENANT, "operator").for_tenant(
-        common.tenant
-    )
-    async with (
-        open_command_database(settings) as dsn,
-        prepare_storage(settings, dsn, pool_size=2, name="anabranch keys") as storage,
-    ):
-        yield DirectApiKeyAdmin(
-            ApiKeyService(PgApiKeys(storage.pool), AuditLog(storage.log, storage.codec)), caller
+        settings = common.load_settings()
+        caller = Principal(f"cli:{getpass.getuser()}", DEFAULT_TENANT, "operator").for_tenant(
+            common.tenant
         )
+        async with (
+            open_command_database(settings) as dsn,
+            prepare_storage(settings, dsn, pool_size=2, name="anabranch keys") as storage,
+        ):
+            audit = AuditLog(storage.log, storage.codec)
+            return await in_database(ApiKeyService(PgApiKeys(storage.pool), audit), caller)
+
+    return asyncio.run(call_server() if common.server else call_service())
 
 
 @app.command
-def rewrap(*, new_key_file: Path | None = None, common: CommonOptions = COMMON_DEFAULT) -> int:
+def rewrap(*, new_key_file: Path | None = None, common: CommonOptions = COMMON) -> int:
     """Rotate the master key: wrap the keys of all documents and runs with a new one.
 
     Stop every other process first.
 
-    Parameters
-    ----------
-    new_key_file
-        File with the new key: 32 bytes in base64. Required if ANABRANCH_LOG__MASTER_KEY is set,
-        else generated.
+    Args:
+        new_key_file: File with the new key: 32 bytes in base64. Required if
+            ANABRANCH_LOG__MASTER_KEY is set, else generated.
     """
     from anabranch.cli.database import open_command_database
     from anabranch.process.key_rotation import rotate_master_key
@@ -313,8 +254,7 @@ def rewrap(*, new_key_file: Path | None = None, common: CommonOptions = COMMON_D
             return await rotate_master_key(settings, dsn, new_key_file)
 
     count = asyncio.run(run())
-    if common.is_json:
-        common.print_result({"keys": count})
+    if common.print_if_json({"keys": count}):
         return OK
     print(f"{count} keys wrapped with the new master key")
     if settings.log.master_key is not None:

@@ -9,21 +9,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import App
-
 from anabranch.cli.errors import OK
-from anabranch.cli.options import JUDGEMENT_STAGES, RemoteOptions
+from anabranch.cli.options import JUDGEMENT_STAGES, REMOTE, RemoteOptions, make_group
 from anabranch.cli.output import print_stderr
+from schemas.errors import AnabranchError
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
-app = App(
-    name="mcp",
-    help="Serve an agent by the Model Context Protocol (MCP).",
-    result_action="return_value",
-)
-DEFAULT = RemoteOptions()
+app = make_group("mcp")
 CLIENT_FILES = {
     "claude": "claude_desktop_config.json of Claude Desktop, or .mcp.json for Claude Code",
     "cursor": "~/.cursor/mcp.json, or .cursor/mcp.json of a project",
@@ -32,7 +26,7 @@ CLIENT_FILES = {
 
 
 @app.default
-def serve(*, common: RemoteOptions = DEFAULT) -> int:
+def serve(*, common: RemoteOptions = REMOTE) -> int:
     """Serve one agent on stdin and stdout, until stdin ends.
 
     Without a running server, one runs in the data folder for as long as this command.
@@ -43,16 +37,19 @@ def serve(*, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def config(
-    client: Literal["claude", "cursor", "vscode"], /, *, common: RemoteOptions = DEFAULT
+    client: Literal["claude", "cursor", "vscode"], /, *, common: RemoteOptions = REMOTE
 ) -> int:
     """Print the settings with which a client starts `anabranch mcp`.
 
-    Parameters
-    ----------
-    client
-        The client to configure.
+    Args:
+        client: The client to configure.
     """
-    print_stderr(f"for {CLIENT_FILES[client]}:", quiet=common.quiet)
+    common.print_note(f"for {CLIENT_FILES[client]}:")
+    try:
+        _check_location(common)
+    except AnabranchError as error:
+        # The settings are right once the server or the data is there.
+        print_stderr(f"warning: {error.detail} {error.remedy}")
     location = (
         ["--server", common.server]
         if common.server
@@ -70,6 +67,19 @@ def config(
     )
     print(json.dumps(snippet, indent=2, ensure_ascii=False))
     return OK
+
+
+def _check_location(common: RemoteOptions) -> None:
+    """Raise AnabranchError unless the command finds its server or data when a client starts it."""
+    from anabranch.cli.credentials import find_token
+    from anabranch.cli.login import fetch_identity
+    from anabranch.process.database import check_database_exists
+
+    if common.server:
+        # A client does not pass on ANABRANCH_TOKEN of this shell.
+        asyncio.run(fetch_identity(common.server, find_token(common.server)))
+    else:
+        check_database_exists(common.load_settings())
 
 
 async def _serve(common: RemoteOptions) -> None:

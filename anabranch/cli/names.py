@@ -1,4 +1,4 @@
-"""Find documents and runs by what a user calls them: id, first digits of it, or a name."""
+"""Find what a user names by its id, first digits of it, or a name: documents, runs and others."""
 
 from __future__ import annotations
 
@@ -22,13 +22,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DocumentName = Annotated[
-    str,
-    Parameter(help="Id, its first digits, external id, title or file name of the document."),
+    str, Parameter(help="Id, its first digits, external id, title or file name of the document.")
 ]
 WholeDocumentName = Annotated[
     str, Parameter(help="Id, external id, title or file name of the document, in full.")
 ]
 RunId = Annotated[str, Parameter(help="Run id, or its first digits.")]
+QuestionName = Annotated[
+    str, Parameter(help="Id of the saved question, its first digits, or its text.")
+]
+ExperimentId = Annotated[str, Parameter(help="Experiment id, or its first digits.")]
+WholeFactName = Annotated[str, Parameter(help="Fact id in full, or its text.")]
+FactName = Annotated[str, Parameter(help="Fact id, its first digits, or its text.")]
+ReplayId = Annotated[str, Parameter(help="Replay id, or its first digits.")]
 MAX_CANDIDATES = 10
 MAX_COMPARED = 500
 """Latest documents or runs whose names are compared with one that matches none."""
@@ -42,10 +48,17 @@ class NamedResource:
     noun: str
     list_command: str
     id_field: str
-    filter: str
-    """Parameter of the list that finds names and first digits of ids."""
+    filter: str | None
+    """Parameter of the list that finds names and first digits of ids. Without it, the list is read
+    whole, and the label is the name.
+    """
     name_fields: tuple[str, ...]
     get_label: Callable[[Mapping[str, Any]], str | None]
+
+    def list_names(self, item: Mapping[str, Any]) -> list[str]:
+        if self.filter is None:
+            return [str(self.get_label(item))]
+        return [str(item[name]) for name in self.name_fields if item.get(name)]
 
 
 DOCUMENTS = NamedResource(
@@ -62,6 +75,22 @@ DEAD_LETTERS = NamedResource(
     *("/v1/dead-letters", "dead letter", "dlq list", "event_id", "id_prefix"),
     (),
     lambda dead_letter: f"{dead_letter['stage']} {dead_letter['code']}",
+)
+QUESTIONS = NamedResource(
+    *("/v1/questions", "saved question", "questions list", "question_id", None, ()),
+    lambda question: str(question["request"]["query"]),
+)
+EXPERIMENTS = NamedResource(
+    *("/v1/experiments", "experiment", "experiments list", "experiment_id", None, ()),
+    lambda experiment: f"{experiment['control']} {experiment['candidate']}",
+)
+FACTS = NamedResource(
+    *("/v1/facts", "fact", "facts list", "fact_id", None, ()),
+    lambda fact: f"{fact['subject']} {fact['predicate']} {fact['object']}",
+)
+REPLAYS = NamedResource(
+    *("/v1/replays", "replay", "replay list", "replay_id", None, ()),
+    lambda replay: f"{replay['kind']} {replay['stage']}",
 )
 
 
@@ -80,9 +109,7 @@ def call_by_name(
     several items match.
     """
     return call_api(
-        common,
-        lambda client: call_with_id(client, resource, name, work, is_exact),
-        stages=stages,
+        common, lambda client: call_with_id(client, resource, name, work, is_exact), stages=stages
     )
 
 
@@ -96,6 +123,23 @@ def get_by_name(
         common,
         lambda client, found_id: client.get(f"{resource.path}/{found_id}{suffix}", **parameters),
     )
+
+
+def post_by_name(
+    resource: NamedResource,
+    name: str,
+    action: str,
+    body: dict[str, Any],
+    common: RemoteOptions,
+    *,
+    stages: Sequence[str] = QUERY_STAGES,
+) -> dict[str, Any]:
+    """Post to an action of the item, such as `/stop`."""
+
+    async def send(client: ApiClient, found_id: str) -> dict[str, Any]:
+        return await client.post(f"{resource.path}/{found_id}{action}", body)
+
+    return call_by_name(resource, name, common, send, stages=stages)
 
 
 async def call_with_id(
@@ -113,7 +157,7 @@ async def call_with_id(
         same_name = [
             item[resource.id_field]
             for item in (await _fetch_matches(client, resource, name))["items"]
-            if _has_name(item, resource, name)
+            if name in resource.list_names(item)
         ]
         if len(same_name) != 1 or same_name[0] == item_id:
             raise
@@ -130,7 +174,7 @@ async def find_id(
     with suppress(ValueError):
         return str(UUID(name))
     page = await _fetch_matches(client, resource, name)
-    by_name = [item for item in page["items"] if _has_name(item, resource, name)]
+    by_name = [item for item in page["items"] if name in resource.list_names(item)]
     # A dead letter is listed once for each stage.
     distinct = {item[resource.id_field]: item for item in by_name or page["items"]}
     candidates = list(distinct.values())
@@ -154,34 +198,51 @@ async def find_id(
         remedy=(
             f"Did you mean one of these?{_format_candidates(near, resource)}"
             if near
-            else f"List {resource.noun}s with `anabranch {resource.list_command}`."
+            else f"`anabranch {resource.list_command}` prints ids, of which the first digits are "
+            "enough, at least 4."
         ),
     )
 
 
-def _has_name(item: Mapping[str, Any], resource: NamedResource, name: str) -> bool:
-    return name in (item.get(field) for field in resource.name_fields)
-
-
 async def _fetch_matches(client: ApiClient, resource: NamedResource, name: str) -> dict[str, Any]:
-    if not resource.name_fields and find_id_range(name)[0] is None:
+    first, last = find_id_range(name)
+    if resource.filter is None:
+        items = [
+            item
+            for item in await _read_list(client, resource)
+            if name in resource.list_names(item)
+            or (first and last and first <= UUID(item[resource.id_field]) <= last)
+        ]
+        return {"items": items, "next": None}
+    if not resource.name_fields and first is None:
         return {"items": [], "next": None}
     return await client.get(resource.path, **{resource.filter: name}, limit=MAX_CANDIDATES)
+
+
+async def _read_list(client: ApiClient, resource: NamedResource) -> list[dict[str, Any]]:
+    page = await client.get(resource.path)
+    items = list(page["items"])
+    while page.get("next"):
+        page = await client.get(resource.path, after=page["next"], limit=MAX_COMPARED)
+        items += page["items"]
+    return items
 
 
 async def _find_near(
     client: ApiClient, resource: NamedResource, name: str
 ) -> Sequence[Mapping[str, Any]]:
     """Return items whose name contains the text, or else is similar to it."""
-    page = await client.get(resource.path, text=name, limit=MAX_CANDIDATES)
-    if page["items"]:
-        return list(page["items"])
-    page = await client.get(resource.path, limit=MAX_COMPARED)
+    if resource.filter is None:
+        items = await _read_list(client, resource)
+        found = [item for item in items if name.lower() in resource.list_names(item)[0].lower()]
+    else:
+        found = (await client.get(resource.path, text=name, limit=MAX_CANDIDATES))["items"]
+    if found:
+        return found[:MAX_CANDIDATES]
+    if resource.filter is not None:
+        items = (await client.get(resource.path, limit=MAX_COMPARED))["items"]
     items_by_name = {
-        str(item[field]).lower(): item
-        for item in page["items"]
-        for field in resource.name_fields
-        if item.get(field)
+        item_name.lower(): item for item in items for item_name in resource.list_names(item)
     }
     names = difflib.get_close_matches(name.lower(), items_by_name)
     near = [items_by_name[similar] for similar in names]

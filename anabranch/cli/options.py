@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.output import (
@@ -20,6 +22,7 @@ from anabranch.cli.output import (
     print_json_line,
     print_next_page,
     print_stderr,
+    print_table,
 )
 from schemas.errors import ConfigurationError
 
@@ -28,9 +31,8 @@ if TYPE_CHECKING:
     from schemas.channels import Channel
     from schemas.errors import InvalidRequest
 
-Flag = Parameter(negative="")
 CollectionName = Annotated[str, Parameter(help="Collection name.")]
-Yes = Annotated[bool, Parameter(negative="", help="Skip the confirmation prompt.")]
+Yes = Annotated[bool, Parameter(help="Skip the confirmation prompt.")]
 OutputFormat = Literal["text", "json", "ndjson"]
 
 
@@ -49,35 +51,27 @@ class CommonOptions:
     ] = None
     set: Annotated[
         tuple[str, ...],
-        Parameter(
-            name="--set", negative="", help="Override a setting: section.key=value. Repeatable."
-        ),
+        Parameter(name="--set", help="Override a setting: section.key=value. Repeatable."),
     ] = ()
-    as_json: Annotated[
-        bool, Parameter(name="--json", negative="", help="Short for --output json.")
-    ] = False
+    as_json: Annotated[bool, Parameter(name="--json", help="Short for --output json.")] = False
     output: Annotated[
         OutputFormat,
         Parameter(
-            help=(
-                "Format of stdout: text, one JSON object, or one JSON object per line and item "
-                "(ndjson)."
-            )
+            help="Format of stdout: text, one JSON object, or one JSON object per line and item "
+            "(ndjson)."
         ),
     ] = "text"
-    quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], negative="", help="Print errors only.")
-    ] = False
-    verbose: Annotated[
-        bool, Parameter(name=["--verbose", "-v"], negative="", help="Log debug messages.")
-    ] = False
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], help="Print errors only.")] = False
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], help="Log debug messages.")] = (
+        False
+    )
+    # Any value but an empty one counts (no-color.org), which cyclopts would parse as a boolean.
     no_color: Annotated[
-        bool, Parameter(negative="", env_var="NO_COLOR", help="Disable colors.")
-    ] = False
+        bool, Parameter(show_default=False, help="Disable colors, as NO_COLOR=1 does.")
+    ] = bool(os.environ.get("NO_COLOR"))
 
     wide: Annotated[
-        bool,
-        Parameter(negative="", help="Print whole columns, also beyond the width of the terminal."),
+        bool, Parameter(help="Print whole columns, also beyond the width of the terminal.")
     ] = False
 
     @property
@@ -93,11 +87,19 @@ class CommonOptions:
         else:
             print_json(body)
 
-    def show(self, body: dict[str, Any], print_text: Callable[[], object]) -> int:
-        """Print the body as JSON if that is requested, else call `print_text`. Return 0."""
+    def print_if_json(self, body: dict[str, Any]) -> bool:
+        """Print the body as JSON if that is requested, and return whether it was."""
         if self.is_json:
             self.print_result(body)
-        else:
+        return self.is_json
+
+    def print_note(self, text: str) -> None:
+        """Print a message to stderr, unless --quiet is given."""
+        print_stderr(text, quiet=self.quiet)
+
+    def show(self, body: dict[str, Any], print_text: Callable[[], object]) -> int:
+        """Print the body as JSON if that is requested, else call `print_text`. Return 0."""
+        if not self.print_if_json(body):
             print_text()
         return 0
 
@@ -106,19 +108,24 @@ class CommonOptions:
         items: Iterable[dict[str, Any]],
         columns: Sequence[Column],
         *,
-        optional: Collection[str] = (),
+        optional: Sequence[str] = (),
     ) -> None:
-        """Print a table, cut to the width of the terminal unless --wide is given."""
+        print_items(items, columns, max_width=self.find_max_width(), optional=optional)
+
+    def print_table(self, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        print_table(headings, rows, max_width=self.find_max_width())
+
+    def find_max_width(self) -> int | None:
+        """Return the width of the terminal, to which tables are cut unless --wide is given."""
         is_cut = sys.stdout.isatty() and not self.wide
-        max_width = shutil.get_terminal_size().columns if is_cut else None
-        print_items(items, columns, max_width=max_width, optional=optional)
+        return shutil.get_terminal_size().columns if is_cut else None
 
     def show_page(
-        self, page: dict[str, Any], *columns: Column, optional: Collection[str] = ()
+        self, page: dict[str, Any], *columns: Column, optional: Sequence[str] = ()
     ) -> int:
         """Print a page as JSON or as a table, with the cursor of the next page. Return 0.
 
-        A terminal too narrow for the table shows no `optional` columns.
+        A terminal too narrow for the table leaves `optional` columns out, the first one first.
         """
 
         def print_text() -> None:
@@ -186,10 +193,8 @@ class LocalOptions(CommonOptions):
                 "This command does not work over HTTP, but --server or ANABRANCH_SERVER is "
                 f"{self.server}.",
                 code="NOT_OVER_HTTP",
-                remedy=(
-                    "Run it on the server's machine with its --data folder or settings, and "
-                    "without --server: `env -u ANABRANCH_SERVER anabranch …`."
-                ),
+                remedy="Run it on the server's machine with its --data folder or settings, and "
+                "without --server: `env -u ANABRANCH_SERVER anabranch …`.",
             )
         return super().load_settings(*extra_sets)
 
@@ -225,7 +230,28 @@ class PageOptions:
         return {"limit": self.limit, "after": self.after}
 
 
-FIRST_PAGE = PageOptions()
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SortedPageOptions(PageOptions):
+    """Options of lists that the server sorts."""
+
+    sort: Annotated[str | None, Parameter(help="Column to sort by: COLUMN or COLUMN:desc.")] = None
+
+    def to_query(self, **fields: str) -> dict[str, Any]:
+        """Return parameters of the list, with `fields` for printed headings."""
+        heading, colon, direction = (self.sort or "").partition(":")
+        sort = f"{fields.get(heading, heading)}{colon}{direction}"
+        return super().to_query() | {"sort": sort or None}
+
+
+def make_group(name: str, description: str | None = None) -> App:
+    """Make a group of commands. `anabranch.cli.COMMANDS` describes those of the first level."""
+    # No option has a negative form, unless it names one.
+    return App(name=name, help=description, default_parameter=Parameter(negative=""))
+
+
+COMMON, LOCAL, REMOTE = CommonOptions(), LocalOptions(), RemoteOptions()
+FIRST_PAGE, FIRST_SORTED_PAGE = PageOptions(), SortedPageOptions()
 
 
 def make_conflict_error(first_option: str, second_option: str) -> InvalidRequest:
@@ -256,3 +282,22 @@ def parse_channels(text: str) -> list[Channel]:
             remedy=f"Available channels: {', '.join(CHANNELS)}.",
         )
     return [channel for channel in CHANNELS if channel in requested]
+
+
+def parse_metadata(assignments: Sequence[str]) -> dict[str, Any]:
+    """Parse `key=value`, where value is JSON or else text. Raises ConfigurationError."""
+    return dict(map(_parse_assignment, assignments))
+
+
+def _parse_assignment(assignment: str) -> tuple[str, Any]:
+    key, sign, value = assignment.partition("=")
+    if not sign or not key:
+        raise ConfigurationError(
+            f"Invalid --metadata {assignment}.",
+            code="NOT_AN_ASSIGNMENT",
+            remedy="Use --metadata key=value.",
+        )
+    try:
+        return key, json.loads(value) if value else None
+    except ValueError:
+        return key, value

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,9 +54,14 @@ def print_next_page(after: str | None, *, quiet: bool) -> None:
 
 GAP = "  "
 MIN_COLUMN = 6
+READABLE_COLUMN = 30
+"""Width below which optional columns are left out before a text is cut."""
 ID_DIGITS = 8
 FULL_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-SHORTENED_IDS = ("document_id", "run_id", "event_id")
+SHORTENED_IDS = {
+    *("document_id", "run_id", "previous_run_id", "event_id"),
+    *("question_id", "experiment_id", "fact_id", "replay_id"),
+}
 """Columns of ids of which commands accept the first digits."""
 TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
 
@@ -66,11 +71,12 @@ def print_table(
     rows: Iterable[Sequence[object]],
     *,
     max_width: int | None = None,
-    optional: Collection[str] = (),
+    optional: Sequence[str] = (),
 ) -> None:
     """Print columns as wide as their longest cell.
 
-    Where lines exceed `max_width`, the optional columns are left out and others cut.
+    Where lines exceed `max_width`, optional columns are left out, the first one first, and others
+    cut.
     """
     lines = [list(headings), *([format_cell(value) for value in row] for row in rows)]
     if max_width is not None and _measure(lines) > max_width:
@@ -91,18 +97,21 @@ def _measure(lines: Sequence[Sequence[str]]) -> int:
 
 
 def _cut_lines(
-    lines: Sequence[Sequence[str]], max_width: int, optional: Collection[str]
+    lines: Sequence[Sequence[str]], max_width: int, optional: Sequence[str]
 ) -> list[list[str]]:
     """Shorten ids and times, then cut the widest columns, but no id that a command needs whole."""
     columns = [
         [heading, *(_shorten(cell, is_id=heading in SHORTENED_IDS) for cell in cells)]
         for heading, *cells in zip(*lines, strict=True)
-        if heading not in optional
     ]
+    for left_out in optional:
+        widths = (min(READABLE_COLUMN, max(map(len, column))) for column in columns)
+        if sum(width + len(GAP) for width in widths) > max_width + len(GAP):
+            columns = [column for column in columns if column[0] != left_out]
     limits = [max(map(len, column)) for column in columns]
     minima = [
         limit
-        if any(map(FULL_ID.fullmatch, cells))
+        if heading.endswith("id") and any(map(FULL_ID.fullmatch, cells))
         else min(limit, ID_DIGITS if heading in SHORTENED_IDS else MIN_COLUMN)
         for (heading, *cells), limit in zip(columns, limits, strict=True)
     ]
@@ -136,7 +145,7 @@ def print_items(
     columns: Sequence[Column],
     *,
     max_width: int | None = None,
-    optional: Collection[str] = (),
+    optional: Sequence[str] = (),
 ) -> None:
     fields = [(column, column) if isinstance(column, str) else column for column in columns]
     print_table(
@@ -187,6 +196,20 @@ def choose_display_name(document: Mapping[str, Any]) -> str | None:
         ),
         None,
     )
+
+
+def format_stage_state(line: Mapping[str, Any]) -> str:
+    """Return the state of a stage, with its progress on a long document."""
+    return f"{line['state']}{_format_progress(line)}"
+
+
+def format_waiting_stage(waiting: Mapping[str, Any]) -> str:
+    return f"{waiting['stage']}{_format_progress(waiting)}"
+
+
+def _format_progress(body: Mapping[str, Any]) -> str:
+    progress = body.get("progress")
+    return f" {progress['done']}/{progress['total']} {progress['unit']}" if progress else ""
 
 
 def format_cell(value: object) -> str:
@@ -249,10 +272,10 @@ CONTINUES_WHILE_RUNNING = "continues while `anabranch up` or a worker runs"
 
 
 @contextmanager
-def resume_hint(format_hint: Callable[[], str], *, quiet: bool = False) -> Iterator[None]:
+def resume_hint(hint: str | Callable[[], str], *, quiet: bool = False) -> Iterator[None]:
     """Print the hint if the block is cancelled or the server becomes unreachable."""
     try:
         yield
     except (TransientError, asyncio.CancelledError):
-        print_stderr(format_hint(), quiet=quiet)
+        print_stderr(hint if isinstance(hint, str) else hint(), quiet=quiet)
         raise

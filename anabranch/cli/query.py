@@ -16,11 +16,9 @@ from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import post
 from anabranch.cli.errors import OK, REFUSED, translate_phrases
-from anabranch.cli.options import QUERY_STAGES, RemoteOptions
+from anabranch.cli.options import QUERY_STAGES, REMOTE, RemoteOptions
 from anabranch.cli.output import print_answer, print_json_line, print_stderr, to_single_line
 from schemas.errors import TransientError
-
-Flag = Parameter(negative="")
 
 
 @Parameter(name="*")
@@ -36,16 +34,12 @@ class QueryOptions:
     profiles: Annotated[
         tuple[str, ...],
         Parameter(
-            negative="",
-            help="Use this profile of a type instead of the workflow's: fusion=rrf. Repeatable.",
+            help="Use this profile of a type instead of the workflow's: fusion=rrf. Repeatable."
         ),
     ] = ()
     override: Annotated[
         tuple[str, ...],
-        Parameter(
-            negative="",
-            help="Override a setting of the profiles: semantic.k=50. Repeatable.",
-        ),
+        Parameter(help="Override a setting of the profiles: semantic.k=50. Repeatable."),
     ] = ()
     mode: Annotated[
         Literal["auto", "vector", "graph", "hybrid"],
@@ -56,13 +50,15 @@ class QueryOptions:
         Parameter(help="Only use these channels, comma-separated, such as lexical,semantic."),
     ] = None
     collection: Annotated[
-        tuple[str, ...], Parameter(negative="", help="Only search this collection. Repeatable.")
+        tuple[str, ...], Parameter(help="Only search this collection. Repeatable.")
     ] = ()
     tag: Annotated[
         tuple[str, ...],
-        Parameter(
-            negative="", help="Only search documents with this tag. Repeatable: all must match."
-        ),
+        Parameter(help="Only search documents with this tag. Repeatable: all must match."),
+    ] = ()
+    metadata: Annotated[
+        tuple[str, ...],
+        Parameter(help="Only search documents with this metadata: key=value. Repeatable."),
     ] = ()
     language: Annotated[
         str | None, Parameter(help="Language of the question.  [default: detected]")
@@ -73,8 +69,7 @@ class QueryOptions:
     prefer_named: Annotated[
         bool,
         Parameter(
-            negative="--no-prefer-named",
-            help="Prefer documents whose title the question names.",
+            negative="--no-prefer-named", help="Prefer documents whose title the question names."
         ),
     ] = True
     infer_filters: Annotated[
@@ -85,7 +80,7 @@ class QueryOptions:
         ),
     ] = True
     explain: Annotated[
-        bool, Parameter(negative="", help="Show the ranks, the scores and how they were computed.")
+        bool, Parameter(help="Show the ranks, the scores and how they were computed.")
     ] = False
 
     def to_request(self, text: str) -> dict[str, Any]:
@@ -94,7 +89,7 @@ class QueryOptions:
         Raises ConfigurationError for an unknown channel, for a profile or override without value,
         and for an override without section. The server checks their names and bounds.
         """
-        from anabranch.cli.options import parse_channels
+        from anabranch.cli.options import parse_channels, parse_metadata
         from anabranch.config.loader import parse_assignments
 
         scalar_fields = {
@@ -114,7 +109,11 @@ class QueryOptions:
             **profile,
             "profiles": parse_assignments(self.profiles, "--profiles", "type=name"),
             "overrides": _parse_overrides(self.override),
-            "filters": {"collections": list(self.collection), "tags": list(self.tag)},
+            "filters": {
+                "collections": list(self.collection),
+                "tags": list(self.tag),
+                "metadata": parse_metadata(self.metadata),
+            },
             **scalar_fields,
             **channel_filter,
         }
@@ -136,24 +135,20 @@ def _parse_overrides(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 NO_OPTIONS = QueryOptions()
-DEFAULT = RemoteOptions()
 
 
 def query(
     *text: str,
-    stream: Annotated[bool, Flag] = False,
+    stream: bool = False,
     options: QueryOptions = NO_OPTIONS,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Ask a question and print the answer with its citations. Exits 4 if the answer is refused.
 
-    Parameters
-    ----------
-    text
-        The question, quoted or as several words.
-    stream
-        Print progress and the chat model's draft to stderr as they arrive; with --json, one object
-        per line on stdout, the answer last.
+    Args:
+        text: The question, quoted or as several words.
+        stream: Print progress and the chat model's draft to stderr as they arrive; with --json, one
+            object per line on stdout, the answer last.
     """
     body = options.to_request(join_question(text))
     answer = (
@@ -196,20 +191,16 @@ def query(
     return REFUSED if answer["refused"] else OK
 
 
-def search(*text: str, options: QueryOptions = NO_OPTIONS, common: RemoteOptions = DEFAULT) -> int:
+def search(*text: str, options: QueryOptions = NO_OPTIONS, common: RemoteOptions = REMOTE) -> int:
     """Find passages without generating an answer. Exits 4 if there are none.
 
-    Parameters
-    ----------
-    text
-        The search text, quoted or as several words.
+    Args:
+        text: The search text, quoted or as several words.
     """
     response = post(
         "/v1/search", options.to_request(join_question(text)), common, stages=QUERY_STAGES
     )
-    if common.is_json:
-        common.print_result(response)
-    else:
+    if not common.print_if_json(response):
         for result in response["results"]:
             channels = ", ".join(
                 f"{name} {ranking['rank']}" for name, ranking in result["channels"].items()
@@ -244,9 +235,7 @@ async def _stream_answer(body: dict[str, Any], common: RemoteOptions) -> dict[st
         print_event_line if common.is_json else make_progress_printer(quiet=common.quiet)
     )
     async with open_client(common) as client:
-        return await read_answer(
-            client.stream_events("/v1/query", body | {"stream": True}), on_event
-        )
+        return await read_answer(client.follow("/v1/query", body | {"stream": True}), on_event)
 
 
 def _format_location(item: Mapping[str, Any]) -> str:
@@ -379,6 +368,12 @@ def print_explanation(
             "  ",
         )
     _print_usage(trace)
+    _print_scores(results, format_location)
+
+
+def _print_scores(
+    results: Sequence[Mapping[str, Any]], format_location: Callable[[Mapping[str, Any]], str]
+) -> None:
     for result in results:
         _print_wrapped(f"{result['rank']}. {format_location(result)}", "  ")
         ranks = [

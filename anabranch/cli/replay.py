@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter, Token
+from cyclopts.validators import Number
 
-from anabranch.cli.api_calls import call_api, format_time, get, post
+from anabranch.cli.api_calls import call_api, format_time, get
 from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
-from anabranch.cli.names import DOCUMENTS, find_id
-from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import (
-    CONTINUES_WHILE_RUNNING,
-    print_fields,
-    print_stderr,
-    resume_hint,
+from anabranch.cli.names import (
+    DOCUMENTS,
+    REPLAYS,
+    ReplayId,
+    call_by_name,
+    find_id,
+    get_by_name,
+    post_by_name,
 )
-from anabranch.cli.rates import Rate
+from anabranch.cli.options import REMOTE, RemoteOptions, make_group
+from anabranch.cli.output import CONTINUES_WHILE_RUNNING, print_fields, resume_hint
 from schemas.errors import InvalidRequest
+from schemas.replay_requests import MAX_EVENTS_PER_S, MIN_EVENTS_PER_S
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-app = App(
-    name="replay",
-    help="Reprocess events that a stage has already read.",
-    result_action="return_value",
-)
-Flag = Parameter(negative="")
-DEFAULT = RemoteOptions()
-ReplayId = Annotated[UUID, Parameter(help="Replay id.")]
+app = make_group("replay")
 POLL_S = 0.5
+
+
+def _parse_rate(_: object, tokens: Sequence[Token]) -> float:
+    return float(tokens[0].value.removesuffix("/s"))
+
+
+Rate = Annotated[
+    float | None,
+    Parameter(converter=_parse_rate, validator=Number(gte=MIN_EVENTS_PER_S, lte=MAX_EVENTS_PER_S)),
+]
 
 
 @app.command
@@ -44,43 +50,32 @@ def start(
     generation: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
-    offsets: Annotated[tuple[str, ...], Flag] = (),
-    document: Annotated[tuple[str, ...], Flag] = (),
+    offsets: tuple[str, ...] = (),
+    document: tuple[str, ...] = (),
     collection: str | None = None,
     rate: Rate = None,
-    dry_run: Annotated[bool, Flag] = False,
-    wait: bool = True,
-    common: RemoteOptions = DEFAULT,
+    dry_run: bool = False,
+    wait: Annotated[bool, Parameter(negative="--no-wait")] = True,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Replay a stage's topic. Engine results are cached, and an old event never overwrites
     newer data.
 
     Exits 5 if events were dead-lettered, 1 if the replay failed or was cancelled.
 
-    Parameters
-    ----------
-    stage
-        Stage that reprocesses the events.
-    generation
-        Generation to replay in. [default: the live one]
-    since
-        Only events appended at or after this time (UTC unless it has a zone).
-    until
-        Only events appended before this time (UTC unless it has a zone).
-    offsets
-        Only this range: PARTITION:FROM-TO, without TO itself; FROM or TO may be omitted.
-        Repeatable.
-    document
-        Only events of the document with this id, first digits of it, external id, title or file
-        name. Repeatable.
-    collection
-        Only events of documents in this collection.
-    rate
-        Maximum events per second: 50, or 50/s.
-    dry_run
-        Show which events would be replayed, without replaying them.
-    wait
-        Wait until the replay ends.
+    Args:
+        stage: Stage that reprocesses the events.
+        generation: Generation to replay in. [default: the live one]
+        since: Only events appended at or after this time (UTC unless it has a zone).
+        until: Only events appended before this time (UTC unless it has a zone).
+        offsets: Only this range: PARTITION:FROM-TO, without TO itself; FROM or TO may be omitted.
+            Repeatable.
+        document: Only events of the document with this id, first digits of it, external id, title
+            or file name. Repeatable.
+        collection: Only events of documents in this collection.
+        rate: Maximum events per second: 50, or 50/s.
+        dry_run: Show which events would be replayed, without replaying them.
+        wait: Wait until the replay ends.
     """
     body: dict[str, Any] = {
         "stage": stage,
@@ -88,8 +83,6 @@ def start(
         "since": format_time(since),
         "until": format_time(until),
         "collection": collection,
-    }
-    body |= {
         "offsets": [_parse_offsets(text) for text in offsets],
         "per_second": rate,
         "dry_run": dry_run,
@@ -103,54 +96,58 @@ def start(
         return await client.post("/v1/replays", request)
 
     answer = call_api(common, send, stages=("all",))
-    if common.is_json:
-        common.print_result(answer)
-    else:
-        print(
-            f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}"
-            + (f" for {answer['events_chosen']} of them" if dry_run else "")
-        )
-        for gap in answer["missing"]:
-            print(
-                f"expired: offsets {gap['start']} to {gap['end'] - 1} of partition "
-                f"{gap['partition']}"
-            )
-        for replay in answer.get("replays", []):
-            print(
-                f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} "
-                f"superseded, {replay['dead_lettered']} dead-lettered"
-            )
+    if not common.print_if_json(answer):
+        _print_start(answer, is_dry_run=dry_run)
     return to_replay_exit_code(answer.get("replays", []))
 
 
+def _print_start(answer: Mapping[str, Any], *, is_dry_run: bool) -> None:
+    print(
+        f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}"
+        + (f" for {answer['events_chosen']} of them" if is_dry_run else "")
+    )
+    for gap in answer["missing"]:
+        print(
+            f"expired: offsets {gap['start']} to {gap['end'] - 1} of partition {gap['partition']}"
+        )
+    for replay in answer.get("replays", []):
+        print(
+            f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} "
+            f"superseded, {replay['dead_lettered']} dead-lettered"
+        )
+
+
 @app.command(name="list")
-def list_replays(*, common: RemoteOptions = DEFAULT) -> int:
+def list_replays(*, common: RemoteOptions = REMOTE) -> int:
     """List replays and redrives, the newest first."""
     return common.show_page(
         get("/v1/replays", common),
         *("replay_id", "kind", "stage", "state", "read", "total"),
         *("replayed", "superseded", "dead_lettered"),
+        optional=("superseded", "kind", "total", "read", "replayed"),
     )
 
 
 @app.command
-def show(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def show(replay: ReplayId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Show the progress, the rate and the remaining time of a replay."""
-    return _print_replay(get(f"/v1/replays/{replay}", common), common)
+    return _print_replay(get_by_name(REPLAYS, replay, "", common), common)
 
 
 @app.command
-def status(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def status(replay: ReplayId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Show a replay: an alias of `show`."""
     return show(replay, common=common)
 
 
 @app.command
-def watch(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def watch(replay: ReplayId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Follow a replay until it ends or is paused. Exits as `start` does, and 1 if it is paused."""
-    snapshot = call_api(
+    snapshot = call_by_name(
+        REPLAYS,
+        replay,
         common,
-        lambda client: _wait_until_ended(client, str(replay), common, wait_states=("running",)),
+        lambda client, found: _wait_until_ended(client, found, common, wait_states=("running",)),
         stages=("all",),
     )
     _print_replay(snapshot, common)
@@ -158,21 +155,27 @@ def watch(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def pause(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def pause(replay: ReplayId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Pause a replay."""
-    return _print_replay(post(f"/v1/replays/{replay}/pause", {}, common), common)
+    return _print_replay(
+        post_by_name(REPLAYS, replay, "/pause", {}, common, stages=("all",)), common
+    )
 
 
 @app.command
-def resume(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def resume(replay: ReplayId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Resume a paused or failed replay."""
-    return _print_replay(post(f"/v1/replays/{replay}/resume", {}, common), common)
+    return _print_replay(
+        post_by_name(REPLAYS, replay, "/resume", {}, common, stages=("all",)), common
+    )
 
 
 @app.command
-def cancel(replay: ReplayId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def cancel(replay: ReplayId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Cancel a replay. Events that it has replayed stay."""
-    return _print_replay(post(f"/v1/replays/{replay}/cancel", {}, common), common)
+    return _print_replay(
+        post_by_name(REPLAYS, replay, "/cancel", {}, common, stages=("all",)), common
+    )
 
 
 def to_replay_exit_code(replays: Sequence[dict[str, Any]]) -> int:
@@ -202,10 +205,8 @@ async def _wait_until_ended(
     """Poll until the replay leaves `wait_states`, printing its progress."""
     last_printed = None
     with resume_hint(
-        lambda: (
-            f"replay {replay} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch replay "
-            f"show {replay}"
-        )
+        f"replay {replay} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch replay "
+        f"show {replay}"
     ):
         while True:
             snapshot: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
@@ -219,9 +220,8 @@ async def _wait_until_ended(
                     snapshot,
                 )
                 if snapshot["state"] == "paused":
-                    print_stderr(
-                        f"replay {replay} is paused; resume it: anabranch replay resume {replay}",
-                        quiet=common.quiet,
+                    common.print_note(
+                        f"replay {replay} is paused; resume it: anabranch replay resume {replay}"
                     )
             if snapshot["state"] not in wait_states:
                 return snapshot

@@ -1,17 +1,35 @@
-"""`anabranch runs`: queries in the background, and past ones."""
+"""`anabranch runs`: queries in the background, and past ones; `anabranch lineage`."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from anabranch.cli.api_calls import call_api, format_time, get
 from anabranch.cli.errors import FAILED, OK, REFUSED
-from anabranch.cli.http_client import ApiClient
-from anabranch.cli.names import RUNS, RunId, call_by_name, find_id, get_by_name
-from anabranch.cli.options import FIRST_PAGE, PageOptions, RemoteOptions
+from anabranch.cli.names import (
+    DOCUMENTS,
+    RUNS,
+    DocumentName,
+    RunId,
+    call_by_name,
+    find_id,
+    get_by_name,
+    post_by_name,
+)
+from anabranch.cli.options import (
+    FIRST_SORTED_PAGE,
+    REMOTE,
+    RemoteOptions,
+    SortedPageOptions,
+    make_group,
+)
 from anabranch.cli.output import (
     print_answer,
     print_stderr,
@@ -26,71 +44,91 @@ from anabranch.cli.query import (
     make_progress_printer,
     print_event_line,
 )
-from schemas.errors import ConfigurationError, TransientError
+from schemas.errors import ConfigurationError, InvalidRequest, TransientError
 from schemas.run_records import RunOutcome
 
-app = App(
-    name="runs",
-    help="Start and follow runs; list, show, rerun and compare past queries.",
-    result_action="return_value",
-)
-DEFAULT = RemoteOptions()
+if TYPE_CHECKING:
+    from anabranch.cli.http_client import ApiClient
+
+app = make_group("runs")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FilterOptions:
+    """Conditions that runs must meet."""
+
+    outcome: Annotated[
+        RunOutcome | None, Parameter(help="Only runs that ended so, or that are running.")
+    ] = None
+    profile: Annotated[str | None, Parameter(help="Only runs of this profile.")] = None
+    since: Annotated[
+        datetime | None, Parameter(help="Only runs received at this time or later.")
+    ] = None
+    until: Annotated[datetime | None, Parameter(help="Only runs received before this time.")] = None
+
+    def to_query(self) -> dict[str, Any]:
+        period = {"from": format_time(self.since), "to": format_time(self.until)}
+        return {"outcome": self.outcome, "profile": self.profile, **period}
+
+
+NO_FILTERS = FilterOptions()
 
 
 @app.command(name="list")
 def list_runs(
     *,
     search: str | None = None,
-    outcome: RunOutcome | None = None,
-    profile: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    page: PageOptions = FIRST_PAGE,
-    common: RemoteOptions = DEFAULT,
+    filters: FilterOptions = NO_FILTERS,
+    page: SortedPageOptions = FIRST_SORTED_PAGE,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """List runs, the latest first.
 
-    Parameters
-    ----------
-    search
-        Only runs with this text in the question or the answer.
-    outcome
-        Only runs that ended so, or that are running.
-    profile
-        Only runs of this profile.
-    since
-        Only runs received at this time or later.
-    until
-        Only runs received before this time.
+    Args:
+        search: Only runs with this text in the question or the answer.
     """
-    found = get(
-        "/v1/runs",
-        common,
-        text=search,
-        outcome=outcome,
-        profile=profile,
-        **{"from": format_time(since), "to": format_time(until)},
-        **page.to_query(),
-    )
+    found = get("/v1/runs", common, text=search, **filters.to_query(), **page.to_query())
+    optional = ("kind", "generation", "refused", "profile", "received_at")
     columns = ("run_id", "received_at", "kind", "generation", "profile", "refused", "query")
-    return common.show_page(found, *columns, optional=("kind", "generation"))
+    return common.show_page(found, *columns, optional=optional)
+
+
+@app.command
+def export(
+    *,
+    format: Literal["csv", "jsonl"] = "csv",  # noqa: A002
+    filters: FilterOptions = NO_FILTERS,
+    common: RemoteOptions = REMOTE,
+) -> int:
+    """Print the measurements of runs, the latest first: sources, scores, size of the graph, model
+    calls, tokens and feedback.
+
+    Args:
+        format: Of a line per run. --json and --output ndjson print jsonl.
+    """
+    parameters = filters.to_query() | {"format": "jsonl" if common.is_json else format}
+
+    async def print_export(client: ApiClient) -> int:
+        async for text in client.stream_text("/v1/runs/export", **parameters):
+            sys.stdout.write(text)
+        return OK
+
+    return call_api(common, print_export)
 
 
 @app.command
 def start(
     *text: str,
-    follow: Annotated[bool, Parameter(negative="")] = False,
+    follow: bool = False,
     options: QueryOptions = NO_OPTIONS,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Answer a question in the background, and print the id of the run.
 
-    Parameters
-    ----------
-    text
-        The question, quoted or as several words.
-    follow
-        Print the steps and the answer as `stream` does. Required if no server runs.
+    Args:
+        text: The question, quoted or as several words.
+        follow: Print the steps and the answer as `stream` does. Required if no server runs.
     """
     body = options.to_request(join_question(text))
     return call_api(common, lambda client: _start(body, follow, client, common))
@@ -107,33 +145,27 @@ async def _start(
         )
     run = await client.post("/v1/runs", body)
     if follow:
-        print_stderr(f"run {run['run_id']}", quiet=common.quiet)
+        common.print_note(f"run {run['run_id']}")
         return await _follow(client, run["run_id"], common)
     return common.show(run, lambda: print(run["run_id"]))
 
 
 @app.command
-def status(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def status(run: RunId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Show the state and the steps of a run."""
     status = get_by_name(RUNS, run, "/status", common)
     return common.show(status, lambda: _print_status(status))
 
 
 @app.command
-def cancel(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def cancel(run: RunId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Cancel a run and its model calls. A run that has ended stays as it is."""
-    status = call_by_name(
-        RUNS,
-        run,
-        common,
-        lambda client, run_id: client.post(f"/v1/runs/{run_id}/cancel", {}),
-        stages=("all",),
-    )
+    status = post_by_name(RUNS, run, "/cancel", {}, common, stages=("all",))
     return common.show(status, lambda: _print_status(status))
 
 
 @app.command
-def stream(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def stream(run: RunId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Print the steps of a run, from its start, and its answer. Exits 4 if the answer is refused,
     1 if the run stopped without one.
     """
@@ -142,7 +174,7 @@ def stream(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 async def _follow(client: ApiClient, run: str, common: RemoteOptions) -> int:
     on_event = print_event_line if common.is_json else make_progress_printer(quiet=common.quiet)
-    async for name, data in client.stream_events(f"/v1/runs/{run}/stream"):
+    async for name, data in client.follow(f"/v1/runs/{run}/stream"):
         on_event(name, data)
         if name == "stopped":
             if not common.is_json:
@@ -165,11 +197,12 @@ def _print_status(run: dict[str, Any]) -> None:
     if run["error"]:
         print(f"{'error':12} {run['error']['code']}: {run['error']['detail']}")
     steps = [step for step in run["steps"] if step["ms"] is not None]
-    print_table(("step", "ms"), [[step["step"], step["ms"]] for step in steps])
+    if steps:  # of a run in the background
+        print_table(("step", "ms"), [[step["step"], step["ms"]] for step in steps])
 
 
 @app.command
-def show(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def show(run: RunId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Show the question, the answer and the record of a run."""
     details = get_by_name(RUNS, run, "", common)
     return common.show(details, lambda: _print_run(details, common))
@@ -186,49 +219,108 @@ def _print_run(details: dict[str, Any], common: RemoteOptions) -> None:
 
 
 @app.command
-def rerun(run: RunId, /, *, common: RemoteOptions = DEFAULT) -> int:
+def rerun(run: RunId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Answer a past question again from its recorded candidates and scores. Exits 1 if the
     answer differs.
     """
-    result = call_by_name(
-        RUNS, run, common, lambda client, run_id: client.post(f"/v1/runs/{run_id}/rerun", {})
-    )
-    if common.is_json:
-        common.print_result(result)
-    else:
+    result = post_by_name(RUNS, run, "/rerun", {}, common)
+    if not common.print_if_json(result):
         _print_response(result["response"], common)
-        print_stderr(
-            "identical" if result["same"] else f"differs: {', '.join(result['differences'])}",
-            quiet=common.quiet,
+        common.print_note(
+            "identical" if result["same"] else f"differs: {', '.join(result['differences'])}"
         )
         if result["missing"]:
-            print_stderr(
-                f"the text of {len(result['missing'])} unread candidates is no longer stored",
-                quiet=common.quiet,
+            common.print_note(
+                f"the text of {len(result['missing'])} unread candidates is no longer stored"
             )
     return OK if result["same"] else FAILED
 
 
 @app.command
-def diff(run: RunId, other: str | None = None, /, *, common: RemoteOptions = DEFAULT) -> int:
+def counterfactual(run: RunId, /, *, common: RemoteOptions = REMOTE) -> int:
+    """Show what an answer rests on: the answer from its recorded passages with each cited document
+    left out.
+    """
+    result = get_by_name(RUNS, run, "/counterfactual", common)
+    return common.show(result, lambda: _print_counterfactual(result))
+
+
+def _print_counterfactual(result: dict[str, Any]) -> None:
+    print(to_single_line(result["summary"]))
+    for document in result["documents"]:
+        name = document["title"] or document["external_id"] or document["document_id"]
+        marks = "".join(f"[{n}]" for n in document["citations"])
+        print(f"\nwithout {marks} {to_single_line(name)}: {document['outcome']}")
+        if document["answer"] and document["outcome"] != "unchanged":
+            print(f"    {remove_emphasis(document['answer'])}")
+
+
+@app.command
+def summarize(run: RunId, /, *, common: RemoteOptions = REMOTE) -> int:
+    """Summarize the relations and claims around an answer in cited bullets, by the chat model."""
+    result = call_by_name(
+        RUNS,
+        run,
+        common,
+        lambda client, run_id: client.post("/v1/graph/summary", {"run_id": run_id}),
+    )
+    return common.show(result, lambda: _print_summary(result, common))
+
+
+def _print_summary(result: dict[str, Any], common: RemoteOptions) -> None:
+    for bullet in result["bullets"]:
+        print(f"- {bullet['text']} {''.join(f'[{n}]' for n in bullet['citations'])}")
+    for fact in result["citations"]:
+        name = to_single_line(fact["title"] or fact["external_id"] or "-")
+        print(f"[{fact['n']}] {name}: {fact['quote']}")
+    for warning in result["warnings"]:
+        common.print_note(warning)
+
+
+@app.command
+def diff(run: RunId, other: str | None = None, /, *, common: RemoteOptions = REMOTE) -> int:
     """Compare a run with a later one, or with the same question asked now.
 
-    Parameters
-    ----------
-    other
-        Id of a later run, or its first digits. Without it, the question is asked now, as a new
-        run.
+    Args:
+        other: Id of a later run, or its first digits; no position of the log. Without it, the
+            question is asked now, as a new run.
     """
 
+    result = _compare(run, other, "diff", common)
+    return common.show(result, lambda: _print_diff(result, common))
+
+
+@app.command
+def bisect(run: RunId, other: str | None = None, /, *, common: RemoteOptions = REMOTE) -> int:
+    """Find the change that flipped an answer between a run and a later one, or until now.
+
+    Args:
+        other: Id of a later run, or its first digits; no position of the log. Without it, the
+            question is asked now, as a new run.
+    """
+    result = _compare(run, other, "bisect", common)
+    return common.show(result, lambda: _print_bisection(result))
+
+
+def _compare(run: str, other: str | None, action: str, common: RemoteOptions) -> dict[str, Any]:
     async def compare(client: ApiClient, run_id: str) -> dict[str, Any]:
         other_id = await find_id(client, RUNS, other) if other else None
-        return await client.post(f"/v1/runs/{run_id}/diff", {"other": other_id})
+        return await client.post(f"/v1/runs/{run_id}/{action}", {"other": other_id})
 
-    result = call_by_name(RUNS, run, common, compare)
-    return common.show(result, lambda: _print_diff(result))
+    return call_by_name(RUNS, run, common, compare)
 
 
-def _print_diff(result: dict[str, Any]) -> None:
+def _print_bisection(result: dict[str, Any]) -> None:
+    print(f"{to_single_line(result['question'])}\n{to_single_line(result['reason']['detail'])}")
+    document = result["document"]
+    if document and document["topic"]:
+        print(f"received at {document['topic']}[{document['partition']}]:{document['offset']}")
+    for name in ("before", "after"):
+        print(f"{name:7} {remove_emphasis(result[name] or 'refused')}")
+    print(f"changes: {result['changes']}, reruns: {result['reruns']}")
+
+
+def _print_diff(result: dict[str, Any], common: RemoteOptions) -> None:
     print(result["question"])
     for name in ("then", "now"):
         side = result[name]
@@ -241,18 +333,17 @@ def _print_diff(result: dict[str, Any]) -> None:
         print("no differences")
     for reason in result["reasons"]:
         print(f"because: {reason['detail']}")
-    for kind in ("removed", "added", "moved"):
-        for change in result[kind]:
-            name = change["title"] or change["external_id"] or change["document_id"]
-            print(
-                f"{kind:5} {_format_rank(change['rank_then'])} → "
-                f"{_format_rank(change['rank_now'])}  {to_single_line(name)}  "
-                f"{to_single_line(change['section'] or '')}"
-            )
-
-
-def _format_rank(rank: int | None) -> str:
-    return "-" if rank is None else str(rank)
+    changes = [
+        (
+            *(kind, change["rank_then"], change["rank_now"]),
+            change["title"] or change["external_id"] or change["document_id"],
+            change["section"],
+        )
+        for kind in ("removed", "added", "moved")
+        for change in result[kind]
+    ]
+    if changes:
+        common.print_table(("passage", "then", "now", "document", "section"), changes)
 
 
 def _print_response(response: dict[str, Any], common: RemoteOptions) -> None:
@@ -270,3 +361,115 @@ def _print_response(response: dict[str, Any], common: RemoteOptions) -> None:
             f"{to_single_line(result['title'] or result['external_id'] or '-')}: "
             f"{result['snippet']}"
         )
+
+
+VERDICT_LABELS = {True: "ok  ", False: "FAIL", None: " -  "}
+
+
+def lineage(
+    run: str, /, *, citation: int | None = None, prov: bool = False, common: RemoteOptions = REMOTE
+) -> int:
+    """Trace an answer's citations back to the uploaded bytes. Exits 1 if verification fails.
+
+    Args:
+        run: Run id or its first digits; append `#2` for the second sentence of the answer only.
+        citation: Only trace the citation with this number.
+        prov: Print W3C PROV-JSON.
+    """
+    run_id, sentence = parse_run_and_sentence(run)
+    result = get_by_name(
+        RUNS,
+        run_id,
+        "/lineage",
+        common,
+        sentence=sentence,
+        citation=citation,
+        format="prov" if prov else None,
+    )
+    return print_lineage(result, prov, common, _format_run)
+
+
+def document_lineage(
+    document: DocumentName, /, *, prov: bool = False, common: RemoteOptions = REMOTE
+) -> int:
+    """Trace a document back to its bytes and verify every event. Exits 1 if verification fails.
+
+    Args:
+        prov: Print W3C PROV-JSON.
+    """
+    result = get_by_name(DOCUMENTS, document, "/lineage", common, format="prov" if prov else None)
+    return print_lineage(result, prov, common, _format_document)
+
+
+def parse_run_and_sentence(text: str) -> tuple[str, int | None]:
+    """Parse `RUN` or `RUN#2`. Raises InvalidRequest."""
+    run_id, mark, number = text.partition("#")
+    if not run_id or (mark and not number.isdecimal()):
+        raise InvalidRequest(
+            f"Invalid run {text!r}.",
+            remedy="Use a run id, or RUN#2 for its second sentence. List ids with `anabranch runs "
+            "list`.",
+        )
+    return run_id, int(number) if mark else None
+
+
+def print_lineage(
+    result: dict[str, Any],
+    prov: bool,
+    common: RemoteOptions,
+    format_lines: Callable[[dict[str, Any]], Iterable[str]],
+) -> int:
+    if prov:
+        print(json.dumps(result, ensure_ascii=False, indent=1))
+        return (
+            FAILED
+            if any(
+                entity.get("anabranch:verified") == "false" for entity in result["entity"].values()
+            )
+            else OK
+        )
+    if not common.print_if_json(result):
+        for line in format_lines(result):
+            print(line)
+    for fault in result["broken"]:
+        print_stderr(f"verification failed: {fault}", quiet=common.is_json)
+    return OK if result["verified"] else FAILED
+
+
+def _format_run(result: dict[str, Any]) -> Iterable[str]:
+    yield f"{result['question']}\n{remove_emphasis(result['answer'] or 'refused')}"
+    for citation in result["citations"]:
+        pages = f" · p. {', '.join(map(str, citation['pages']))}" if citation["pages"] else ""
+        name = to_single_line(
+            citation["title"] or citation["external_id"] or citation["document_id"]
+        )
+        yield f"\n[{citation['n']}] {name} · revision {citation['revision']}{pages}"
+        yield f"    “{citation['quote']}”  [{citation['char_start']}, {citation['char_end']})"
+        yield from (
+            f"    box {span['box']} on page {span['page']}"
+            for span in citation["spans"]
+            if span.get("box")
+        )
+        yield from map(_format_hop, citation["hops"])
+
+
+def _format_document(result: dict[str, Any]) -> Iterable[str]:
+    yield (
+        f"{to_single_line(result['title'] or result['external_id'] or result['document_id'])} · "
+        f"revision {result['revision']} · sha256 {result['content_sha256']}"
+    )
+    yield from map(_format_hop, result["hops"])
+
+
+def _format_hop(hop: dict[str, Any]) -> str:
+    event = hop["event"]
+    event_line = (
+        f"\n          {event['type']} by {event['author']}"
+        + (f", fingerprint {event['how']}" if event["how"] else "")
+        if event
+        else ""
+    )
+    return (
+        f"    {VERDICT_LABELS[hop['verified']]}  {hop['name']:12} {hop['place']}: "
+        f"{hop['detail']}{event_line}"
+    )

@@ -10,9 +10,14 @@ from contextlib import asynccontextmanager
 from anabranch.cli.credentials import find_token
 from anabranch.cli.http_client import ApiClient
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
-from anabranch.cli.output import print_stderr
 from anabranch.config.settings import Settings
-from anabranch.process.data_folder import ServerInfo, find_server, is_locked, make_folder
+from anabranch.process.data_folder import (
+    COMMANDS_LOG_FILE,
+    ServerInfo,
+    find_server,
+    is_locked,
+    make_folder,
+)
 from anabranch.process.database import check_database_exists
 from anabranch.process.logs import configure_logs
 from schemas.errors import NotFound
@@ -59,9 +64,8 @@ async def open_lasting_client(common: RemoteOptions) -> AsyncIterator[ApiClient]
 def warn_if_server_stops(client: ApiClient, common: RemoteOptions) -> None:
     """Warn that accepted work stays pending if the server stops with this command."""
     if client.is_ephemeral:
-        print_stderr(
-            "the server stops with this command; accepted work continues while `anabranch up` runs",
-            quiet=common.quiet,
+        common.print_note(
+            "the server stops with this command; accepted work continues while `anabranch up` runs"
         )
 
 
@@ -121,16 +125,13 @@ async def start_temporary_server(
     from anabranch.process.fork_server import ForkServer
     from anabranch.process.supervisor import LaunchPlan, run_server
 
-    print_stderr(
-        f"no server is running in {settings.data_dir}; starting one for this command",
-        quiet=common.quiet,
-    )
+    common.print_note(f"no server is running in {settings.data_dir}; starting one for this command")
     make_folder(settings.data_dir)
     # Any free port: the configured one may belong to another server.
     server_settings = settings.model_copy(
         update={"api": settings.api.model_copy(update={"port": 0})}
     )
-    with (settings.data_dir / "commands.log").open("ab") as output, ForkServer() as fork_server:
+    with (settings.data_dir / COMMANDS_LOG_FILE).open("ab") as output, ForkServer() as fork_server:
         plan = LaunchPlan(server_settings, common.to_arguments(), stages, output=output)
         async with run_server(plan, fork_server) as (server, _):
             yield server

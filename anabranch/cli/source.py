@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import call_api, get
-from anabranch.cli.options import RemoteOptions, Yes
+from anabranch.cli.options import REMOTE, RemoteOptions, Yes, make_group
 from anabranch.cli.output import confirm, print_fields
 from anabranch.identity.approvals import approve
 from schemas.errors import InvalidRequest, NotFound
@@ -20,20 +20,9 @@ from schemas.errors import InvalidRequest, NotFound
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-app = App(
-    name="source",
-    help="Manage sources of documents: changing tables, folders, URLs.",
-    result_action="return_value",
-)
-add = App(
-    name="add",
-    help="Add a source and ingest its documents from now on.",
-    result_action="return_value",
-)
+app = make_group("source")
+add = make_group("add", "Add a source and ingest its documents from now on.")
 app.command(add)
-Flag = Parameter(negative="")
-Repeatable = Parameter(negative="", consume_multiple=True)
-DEFAULT = RemoteOptions()
 SourceName = Annotated[str, Parameter(help="Name of the source.")]
 
 
@@ -45,35 +34,23 @@ class ColumnOptions:
     body: Annotated[
         tuple[str, ...],
         Parameter(
-            help="Text columns, joined by blank lines; or one column of bytes, read as a file.",
-            negative="",
+            help="Text columns, joined by blank lines; or one column of bytes, read as a file."
         ),
     ]
     id: Annotated[
-        tuple[str, ...],
-        Parameter(help="Columns of the external id.  [default: the row's key]", negative=""),
+        tuple[str, ...], Parameter(help="Columns of the external id.  [default: the row's key]")
     ] = ()
     title: Annotated[str | None, Parameter(help="Column of the title.")] = None
     language: Annotated[str | None, Parameter(help="Column of the language.")] = None
     filename: Annotated[
         str | None, Parameter(help="Column of the filename, for a body of bytes.")
     ] = None
-    metadata: Annotated[
-        tuple[str, ...], Parameter(help="Columns that become metadata.", negative="")
-    ] = ()
+    metadata: Annotated[tuple[str, ...], Parameter(help="Columns that become metadata.")] = ()
 
     def to_mapping(self) -> dict[str, Any]:
-        column_names = {
-            "body": self.body,
-            "id": self.id,
-            "title": self.title,
-            "language": self.language,
-            "filename": self.filename,
-            "metadata": self.metadata,
-        }
         return {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in column_names.items()
+            for name, value in asdict(self).items()
             if value
         }
 
@@ -84,9 +61,7 @@ class DocumentOptions:
     """Fields of every document of the source."""
 
     collection: Annotated[str | None, Parameter(help="Collection of the documents.")] = None
-    tag: Annotated[
-        tuple[str, ...], Parameter(help="Tag of the documents. Repeatable.", negative="")
-    ] = ()
+    tag: Annotated[tuple[str, ...], Parameter(help="Tag of the documents. Repeatable.")] = ()
 
 
 NO_DOCUMENT_OPTIONS = DocumentOptions()
@@ -99,20 +74,17 @@ def debezium(
     *,
     topic: str,
     columns: ColumnOptions,
-    encoding: Annotated[tuple[str, ...], Flag] = (),
+    encoding: tuple[str, ...] = (),
     document_options: DocumentOptions = NO_DOCUMENT_OPTIONS,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Ingest the rows of a table from the change topic that Debezium writes.
 
-    Parameters
-    ----------
-    topic
-        Change topic of one table, by its name on the broker.
-    encoding
-        Type of a column whose events carry no schema: column=TYPE, where TYPE is date,
-        timestamp_ms, timestamp_us, timestamp_ns, time_ms, time_us, time_ns, decimal:SCALE, bytes or
-        json. Repeatable.
+    Args:
+        topic: Change topic of one table, by its name on the broker.
+        encoding: Type of a column whose events carry no schema: column=TYPE, where TYPE is date,
+            timestamp_ms, timestamp_us, timestamp_ns, time_ms, time_us, time_ns, decimal:SCALE,
+            bytes or json. Repeatable.
     """
     mapping = columns.to_mapping() | (
         {"encodings": dict(map(_parse_encoding, encoding))} if encoding else {}
@@ -131,18 +103,15 @@ def postgres(
     slot: str | None = None,
     columns: ColumnOptions,
     document_options: DocumentOptions = NO_DOCUMENT_OPTIONS,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Ingest the rows of a Postgres table: a snapshot, then its replication slot.
 
     Set the database URL in ANABRANCH_SOURCES__NAME for the worker.
 
-    Parameters
-    ----------
-    table
-        Table with a primary key, as schema.table.
-    slot
-        Name of the replication slot and publication. [default: anabranch_NAME]
+    Args:
+        table: Table with a primary key, as schema.table.
+        slot: Name of the replication slot and publication. [default: anabranch_NAME]
     """
     definition = {"kind": "postgres", "table": table, "slot": slot, "mapping": columns.to_mapping()}
     return _add_source(name, definition, document_options, common)
@@ -155,24 +124,19 @@ def folder(
     /,
     *,
     glob: str = "*",
-    include: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    include: tuple[str, ...] = (),
     every: Annotated[float, Parameter(validator=Number(gt=0))] = 2.0,
     document_options: DocumentOptions = NO_DOCUMENT_OPTIONS,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Ingest the files of a folder and its subfolders.
 
-    Parameters
-    ----------
-    path
-        Folder on the worker's machine.
-    glob
-        Only include files that match this glob pattern.
-    include
-        Also ingest files that match this pattern and are skipped otherwise: code, locks, temporary
-        and system files. Repeatable.
-    every
-        Seconds between scans.
+    Args:
+        path: Folder on the worker's machine.
+        glob: Only include files that match this glob pattern.
+        include: Also ingest files that match this pattern and are skipped otherwise: code, locks,
+            temporary and system files. Repeatable.
+        every: Seconds between scans.
     """
     if not common.server and not path.is_dir():
         raise NotFound(
@@ -202,38 +166,23 @@ def urls(
     every: Annotated[float, Parameter(validator=Number(gt=0))] = 3600.0,
     withdraw_after_misses: Annotated[int, Parameter(validator=Number(gte=1))] = 3,
     document_options: DocumentOptions = NO_DOCUMENT_OPTIONS,
-    common: RemoteOptions = DEFAULT,
+    common: RemoteOptions = REMOTE,
 ) -> int:
     """Ingest pages and files on the web, polled with conditional requests.
 
-    Parameters
-    ----------
-    addresses
-        http and https URLs.
-    file
-        File with more URLs, one per line.
-    every
-        Seconds between requests for the same URL.
-    withdraw_after_misses
-        Withdraw a document after this many responses 404 or 410 in a row.
+    Args:
+        addresses: http and https URLs.
+        file: File with more URLs, one per line.
+        every: Seconds between requests for the same URL.
+        withdraw_after_misses: Withdraw a document after this many responses 404 or 410 in a row.
     """
-    all_addresses = (
-        [
-            *addresses,
-            *(
-                line.strip()
-                for line in file.read_text().splitlines()
-                if line.strip() and not line.startswith("#")
-            ),
-        ]
-        if file
-        else list(addresses)
-    )
+    lines = file.read_text().splitlines() if file else []
+    more = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     return _add_source(
         name,
         {
             "kind": "urls",
-            "urls": all_addresses,
+            "urls": [*addresses, *more],
             "every_s": every,
             "withdraw_after_misses": withdraw_after_misses,
         },
@@ -243,7 +192,7 @@ def urls(
 
 
 @app.command(name="list")
-def list_sources(*, common: RemoteOptions = DEFAULT) -> int:
+def list_sources(*, common: RemoteOptions = REMOTE) -> int:
     """List sources with their state, documents and problems."""
     return common.show_page(
         get("/v1/sources", common),
@@ -253,7 +202,7 @@ def list_sources(*, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def status(name: SourceName, /, *, common: RemoteOptions = DEFAULT) -> int:
+def status(name: SourceName, /, *, common: RemoteOptions = REMOTE) -> int:
     """Show the definition, progress and problem of a source."""
     details = get(f"/v1/sources/{name}", common)
     return common.show(details, lambda: print_fields(details))
@@ -261,19 +210,12 @@ def status(name: SourceName, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def remove(
-    name: SourceName,
-    /,
-    *,
-    withdraw: Annotated[bool, Flag] = False,
-    yes: Yes = False,
-    common: RemoteOptions = DEFAULT,
+    name: SourceName, /, *, withdraw: bool = False, yes: Yes = False, common: RemoteOptions = REMOTE
 ) -> int:
     """Remove a source and its replication slot. Its documents stay.
 
-    Parameters
-    ----------
-    withdraw
-        Withdraw its documents, too.
+    Args:
+        withdraw: Withdraw its documents, too.
     """
 
     async def run(client: ApiClient) -> dict[str, Any]:
@@ -291,16 +233,14 @@ def remove(
 
 
 @app.command
-def reset(name: str, /, *, yes: Yes = False, common: RemoteOptions = DEFAULT) -> int:
+def reset(name: str, /, *, yes: Yes = False, common: RemoteOptions = REMOTE) -> int:
     """Reset a source after its database was restored, so that its positions repeat.
 
     Stop the connector, restore the database, reset the source, and start the connector with a new
     snapshot.
 
-    Parameters
-    ----------
-    name
-        Name of the source, or the ce_source of a producer that numbers its changes.
+    Args:
+        name: Name of the source, or the ce_source of a producer that numbers its changes.
     """
 
     async def run(client: ApiClient) -> dict[str, Any]:
@@ -380,9 +320,7 @@ def _parse_encoding(assignment: str) -> tuple[str, dict[str, Any]]:
     if not column or not kind or (scale and not scale.isdecimal()):
         raise InvalidRequest(
             f"Invalid --encoding {assignment!r}.",
-            remedy=(
-                "Use column=TYPE, such as --encoding made=timestamp_us or --encoding "
-                "price=decimal:2."
-            ),
+            remedy="Use column=TYPE, such as --encoding made=timestamp_us or --encoding "
+            "price=decimal:2.",
         )
     return column, {"type": kind} | ({"scale": int(scale)} if scale else {})

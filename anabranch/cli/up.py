@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
+import webbrowser
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from anabranch.cli.errors import FAILED, OK
-from anabranch.cli.options import CommonOptions, LocalOptions, Yes
+from anabranch.cli.options import COMMON, LOCAL, CommonOptions, LocalOptions, Yes
 from anabranch.cli.output import print_stderr
 
 if TYPE_CHECKING:
@@ -21,41 +25,43 @@ if TYPE_CHECKING:
     from anabranch.process.supervisor import LaunchPlan
     from schemas.findings import Finding
 
-Hidden = Parameter(show=False, negative="")
+Hidden = Parameter(show=False)
+# The wheel contains the first folder.
+SAMPLE_FOLDERS = (
+    Path(__file__).parents[1] / "_samples",
+    Path(__file__).parents[2] / "samples" / "corpus",
+)
+SAMPLE_TAG = "sample"
+SAMPLE_TIMEOUT_S = 600.0
 
 
 def up(
     *,
     port: int | None = None,
     stages: str = "all",
-    ephemeral: Annotated[bool, Parameter(negative="")] = False,
+    ephemeral: bool = False,
     postgres_port: int | None = None,
     ready_file: Path | None = None,
-    open_browser: Annotated[bool, Parameter(name="--open", negative="")] = False,
-    sample: Annotated[bool, Parameter(negative="")] = False,
-    ui_dev: Annotated[bool, Parameter(negative="")] = False,
-    common: CommonOptions = CommonOptions(),  # noqa: B008
+    open_browser: Annotated[bool, Parameter(name="--open")] = False,
+    sample: bool = False,
+    local_model: bool = False,
+    ui_dev: bool = False,
+    common: CommonOptions = COMMON,
 ) -> int:
     """Run everything in one data folder: Postgres, log, stages, API. Runs until Ctrl-C.
 
-    Parameters
-    ----------
-    port
-        Port of the API; 0 picks a free one. [default: 8420]
-    stages
-        Stages to run, comma-separated; `none` runs the API alone.
-    ephemeral
-        Use a temporary data folder and delete it on exit.
-    postgres_port
-        Port of 127.0.0.1 for the embedded Postgres, with a password. [default: a Unix socket only]
-    ready_file
-        File to write as JSON once everything is ready.
-    open_browser
-        Open the web UI in a browser, signed in.
-    sample
-        Ingest the sample documents.
-    ui_dev
-        Also serve the web UI from its sources, for those who change it.
+    Args:
+        port: Port of the API; 0 picks a free one. [default: 8420]
+        stages: Stages to run, comma-separated; `none` runs the API alone.
+        ephemeral: Use a temporary data folder and delete it on exit.
+        postgres_port: Port of 127.0.0.1 for the embedded Postgres, with a password. [default: a
+            Unix socket only]
+        ready_file: File to write as JSON once everything is ready.
+        open_browser: Open the web UI in a browser, signed in.
+        sample: Ingest the sample documents.
+        local_model: Write answers with the model of an Ollama, llama.cpp or vLLM server on
+            127.0.0.1.
+        ui_dev: Also serve the web UI from its sources, for those who change it.
     """
     from anabranch.process.fork_server import ForkServer
 
@@ -71,6 +77,8 @@ def up(
         from anabranch.process.shutdown import run_until_stopped
         from anabranch.process.supervisor import LaunchPlan
 
+        if local_model:
+            common = _choose_local_model(common)
         settings = common.load_settings(
             *([f"api.port={port}"] if port is not None else []),
             *([f"database.tcp={postgres_port}"] if postgres_port is not None else []),
@@ -81,6 +89,76 @@ def up(
         return asyncio.run(
             run_until_stopped(_run_server(plan, fork_server, ready_file, extras, common))
         )
+
+
+def open_browser(address: str, *, quiet: bool) -> None:
+    """Open a page in the person's browser, or say that there is none."""
+
+    def run() -> None:
+        if not has_screen() or not webbrowser.open(address):
+            print_stderr("no browser was found; open the link above yourself", quiet=quiet)
+
+    # A browser may run in the foreground, and must not keep the server from stopping.
+    threading.Thread(target=run, daemon=True).start()
+
+
+def has_screen() -> bool:
+    """Report whether a graphical browser can be opened: others do not run the web UI."""
+    variables = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return sys.platform != "linux" or any(os.environ.get(name) for name in variables)
+
+
+async def ingest_samples(server: ServerInfo, *, quiet: bool) -> None:
+    """Ingest the sample documents and wait for them. The server recognizes them the next time.
+
+    Failures are reported to stderr, and the server continues.
+    """
+    # Here, so that the server starts before the HTTP client is imported.
+    from anabranch.cli.http_client import ApiClient
+    from anabranch.cli.ingest import format_summary
+    from anabranch.cli.ingest_batch import IngestBatch, expand_paths
+    from schemas.errors import AnabranchError
+
+    folder = next((folder for folder in SAMPLE_FOLDERS if folder.is_dir()), None)
+    if folder is None:
+        print_stderr("error: This installation contains no sample documents. Install it again.")
+        return
+    try:
+        items, _ = expand_paths((str(folder),), glob="*", recursive=False)
+        batch = IngestBatch(items, tags=(SAMPLE_TAG,), wait_s=SAMPLE_TIMEOUT_S)
+        print_stderr(f"ingesting {len(items)} sample documents…", quiet=quiet)
+        async with ApiClient(server.url, server.token) as client:
+            await batch.run(client)
+    except AnabranchError as error:
+        print_stderr(f"error: sample documents: {error.detail} [{error.code}]")
+        return
+    print_stderr(f"sample documents: {format_summary(items)}", quiet=quiet)
+
+
+def _choose_local_model(common: CommonOptions) -> CommonOptions:
+    """Set the chat model to the first one that is found, unless the settings name a server."""
+    from anabranch.local_models import PORTS, find_local_models
+    from anabranch.process.database import POSTGRES_FOLDER
+    from schemas.errors import NotFound
+
+    settings = common.load_settings()
+    if settings.chat.base_url:
+        print_stderr(f"--local-model is ignored: chat.base_url is {settings.chat.base_url}")
+        return common
+    servers = asyncio.run(find_local_models())
+    if not servers:
+        raise NotFound(
+            f"No model server answers on 127.0.0.1 at port {', '.join(map(str, PORTS))}.",
+            code="NO_LOCAL_MODEL",
+            remedy="Start one with a chat model, or set ANABRANCH_CHAT__BASE_URL.",
+        )
+    url, model = servers[0].url, settings.chat.model or servers[0].models[0]
+    common.print_note(f"{model} at {url} writes the answers")
+    sets = [f"chat.base_url={url}", f"chat.model={model}"]
+    # A new index would be extracted by the chat model too, which takes a local one long.
+    if not (settings.data_dir / POSTGRES_FOLDER).exists() and settings.extract.engine is None:
+        sets.append("extract.engine=rules")
+    return replace(common, set=(*common.set, *sets))
 
 
 @dataclass(frozen=True)
@@ -102,7 +180,7 @@ async def _run_server(
     from anabranch.process.data_folder import write_server
     from anabranch.process.supervisor import run_server
 
-    print_stderr("starting…", quiet=common.quiet)
+    common.print_note("starting…")
     async with AsyncExitStack() as stack:
         if ready_file is not None:
             # Also before the start, so that the file of an earlier server does not look ready.
@@ -111,7 +189,6 @@ async def _run_server(
         server, failure = await stack.enter_async_context(run_server(plan, fork_server))
         # Here, so that the server starts before the HTTP client is imported.
         from anabranch.cli.http_client import ApiClient
-        from anabranch.cli.up_extras import ingest_samples, open_browser
 
         async with ApiClient(server.url, server.token) as client:
             login_url = server.url + (await client.post("/v1/login-links", {}))["url"].removeprefix(
@@ -161,6 +238,11 @@ def _announce(
         + (f", worker: {server.worker_metrics_url}" if server.worker_metrics_url else ""),
         "profile": "default",
     }
+    api = plan.settings.api
+    if api.grpc_port is not None:
+        lines["gRPC"] = (
+            f"{api.host}:{api.grpc_port or '…   (a free port: `grpc_started` in the log)'}"
+        )
     if ui_dev_url:
         lines["UI dev"] = f"{ui_dev_url}   (from the sources in web/; it needs no login)"
     if server.mode == "embedded":
@@ -168,7 +250,7 @@ def _announce(
     if server.outdated:
         lines["index"] = server.outdated
     print("\n".join(f"{name:9} {value}" for name, value in lines.items()), flush=True)
-    print_stderr("Ctrl-C stops everything.", quiet=common.quiet)
+    common.print_note("Ctrl-C stops everything.")
 
 
 def _format_postgres_lines(server: ServerInfo, plan: LaunchPlan) -> dict[str, str]:
@@ -194,18 +276,14 @@ def api(
     host: str | None = None,
     port: int | None = None,
     attached: Annotated[bool, Hidden] = False,
-    common: CommonOptions = CommonOptions(),  # noqa: B008
+    common: CommonOptions = COMMON,
 ) -> int:
     """Run the HTTP API alone, on the database and log of the settings.
 
-    Parameters
-    ----------
-    host
-        Address to listen on. [default: 127.0.0.1]
-    port
-        Port to listen on; 0 picks a free one. [default: 8420]
-    attached
-        Read environment variables from stdin before anything else, and stop when it ends.
+    Args:
+        host: Address to listen on. [default: 127.0.0.1]
+        port: Port to listen on; 0 picks a free one. [default: 8420]
+        attached: Read environment variables from stdin before anything else, and stop when it ends.
     """
     from anabranch.process.api_process import serve_api
     from anabranch.process.logs import configure_logs
@@ -235,22 +313,16 @@ def worker(
     metrics_host: str | None = None,
     attached: Annotated[bool, Hidden] = False,
     report: Annotated[Path | None, Hidden] = None,
-    common: CommonOptions = CommonOptions(),  # noqa: B008
+    common: CommonOptions = COMMON,
 ) -> int:
     """Run pipeline stages until Ctrl-C. Several workers share the work.
 
-    Parameters
-    ----------
-    stages
-        Stages to run, comma-separated, or `all`.
-    metrics_port
-        Port of the Prometheus metrics; 0 picks a free one. [default: 0]
-    metrics_host
-        Address of the Prometheus metrics. [default: 127.0.0.1]
-    attached
-        Read environment variables from stdin before anything else, and stop when it ends.
-    report
-        File to write once the stages are running.
+    Args:
+        stages: Stages to run, comma-separated, or `all`.
+        metrics_port: Port of the Prometheus metrics; 0 picks a free one. [default: 0]
+        metrics_host: Address of the Prometheus metrics. [default: 127.0.0.1]
+        attached: Read environment variables from stdin before anything else, and stop when it ends.
+        report: File to write once the stages are running.
     """
     from anabranch.process.logs import configure_logs
     from anabranch.process.shutdown import read_parent_variables, run_until_stopped
@@ -270,22 +342,12 @@ def worker(
     )
 
 
-Flag = Parameter(negative="")
-DEFAULT = LocalOptions()
-
-
-def down(
-    *,
-    erase: Annotated[bool, Flag] = False,
-    yes: Yes = False,
-    common: LocalOptions = DEFAULT,
-) -> int:
+def down(*, erase: bool = False, yes: Yes = False, common: LocalOptions = LOCAL) -> int:
     """Stop the server of a data folder.
 
-    Parameters
-    ----------
-    erase
-        Delete the data folder afterwards: tables (also those outside it), documents and keys.
+    Args:
+        erase: Delete the data folder afterwards: tables (also those outside it), documents and
+            keys.
     """
     from anabranch.cli.output import confirm
     from anabranch.process.folder_removal import (
@@ -305,12 +367,9 @@ def down(
     was_running = stop_server(settings)
     if erase:
         remove_data_folder(settings)
-    if common.is_json:
-        common.print_result({"stopped": was_running, "deleted": [str(path) for path in paths]})
-    else:
-        print_stderr(
-            "stopped" if was_running else f"no server was running in {settings.data_dir}",
-            quiet=common.quiet,
+    if not common.print_if_json({"stopped": was_running, "deleted": [str(path) for path in paths]}):
+        common.print_note(
+            "stopped" if was_running else f"no server was running in {settings.data_dir}"
         )
         for path in paths:
             print(f"deleted {path}")

@@ -6,78 +6,80 @@ import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from typing import Any
+from uuid import UUID
 
-from anabranch.composition.reindex import build_reindex_service
-from anabranch.composition.retriever import prepare_retriever
-from anabranch.composition.sources import build_source_service
+from anabranch.composition.retriever import RetrieverHooks, prepare_retriever
+from anabranch.composition.sources import build_reindex_service, build_source_service
 from anabranch.composition.storage import prepare_storage
-from anabranch.config.engines import build_disk_reserve, describe_backends, open_graph_server
-from anabranch.config.overrides import NO_OVERRIDES, Overrides
-from anabranch.config.profiles import (
-    build_config_schema,
-    load_all_profiles,
-    read_profiles_again,
+from anabranch.config.engines import (
+    build_disk_reserve,
+    build_fetcher,
+    describe_backends,
+    open_graph_server,
 )
-from anabranch.config.setting_values import list_setting_values
+from anabranch.config.index_config import list_setting_values
+from anabranch.config.overrides import NO_OVERRIDES, Overrides
+from anabranch.config.profiles import build_config_schema, load_all_profiles, read_profiles_again
 from anabranch.config.settings import Settings
 from anabranch.config.version import get_program_version
-from anabranch.encryption.local_keys import load_link_key
+from anabranch.encryption.codec import load_link_key
 from anabranch.identity.authentication import build_authenticator
+from anabranch.local_models import ChatModelChoice
 from api.services import Services
-from api.sessions import BrowserSessions
-from api.signed_links import LinkSigner
-from engines.sentence_splitter import RuleSentenceSplitter
+from api.sessions import BrowserSessions, LinkSigner
 from processors import STAGES
 from retrieval.retriever import Retriever
 from retrieval.runs.lineage.tracer import LineageTracer
 from schemas.findings import Finding
 from schemas.generations import Generation
-from services.api_keys import ApiKeyService
-from services.audit_log import AuditLog
+from schemas.principals import Principal
+from services.api_keys import ApiKeyService, AuditLog
+from services.background_tasks import run_in_background
 from services.collections import CollectionService
 from services.entities import EntityService
 from services.erasure.drain import DrainBarrier
 from services.erasure.service import ErasureService
+from services.experiments import ExperimentService
 from services.facts import FactService
 from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
-from services.generations.exams import ExamService
-from services.generations.judgements import JudgementService
+from services.generations.exams import ExamService, JudgementService
 from services.generations.service import GenerationService
 from services.ingest import IngestService
-from services.instrumentation.event_log_decorators import NotifyingLog
-from services.instrumentation.metrics import Metrics
+from services.instrumentation.metrics import Metrics, NotifyingLog
 from services.monitoring.event_feed import EventFeed, LogEntryBuilder
-from services.monitoring.overview import MonitoringService
-from services.monitoring.readiness import ReadinessService
-from services.monitoring.shared_result import SharedResult
-from services.query.event_buffer import open_event_buffer
-from services.query.feedback import FeedbackService, MeteredFeedback
+from services.monitoring.overview import MonitoringService, ReadinessService, SharedResult
+from services.publishing import EventPublisher
+from services.query.event_buffer import QueryEventTap, open_event_buffer
+from services.query.feedback import FeedbackService
 from services.query.orphaned_runs import OrphanedRunReporter, open_orphaned_run_reporter
-from services.query.profile_reload import ProfileReloader, open_profile_reloader
+from services.query.profile_reload import ProfileReloader
+from services.query.question_vectors import QuestionVectors
 from services.query.retriever_pool import open_retriever_pool
-from services.query.run_history import LineageService, QueryEventTap, RecentRunLookup, RunHistory
+from services.query.run_history import LineageService, RecentRunLookup, RunHistory
 from services.query.runs import RunService, open_run_service
 from services.query.service import ConcurrencyLimiter, QueryService
+from services.query.standing_questions import QuestionAsker, StandingQuestionService
+from services.query.web_hooks import WebHooks
 from services.replay.service import ReplayService
 from services.storage import Storage
 from sql.catalog.access import PgApiKeys, PgAudit
+from sql.catalog.collections import PgCollections
 from sql.catalog.documents import PgDocuments
-from sql.catalog.exams import PgCalibrations, PgExams
+from sql.catalog.exams import PgExams
 from sql.catalog.facts import PgFacts
-from sql.catalog.jobs import PgJobs
-from sql.catalog.lineage import PgLineage
 from sql.catalog.listings import PgListings
-from sql.catalog.profiles import PgReloadedProfiles
-from sql.catalog.run_processes import PgRunProcesses
-from sql.catalog.runs import PgFeedback, PgRecordedTexts
+from sql.catalog.profiles import PgExperiments, PgReloadedProfiles
+from sql.catalog.revisions import PgJobs, PgLineage
+from sql.catalog.runs import PgFeedback, PgRecordedTexts, PgRunProcesses
+from sql.database import QUESTION_SETTINGS, close_pool, open_pool
 from sql.index.entities import PgEntities
-from sql.index.generations import PgGenerations, PgGenerationSummaries
-from sql.index.passages import PgPassages
+from sql.index.generations import PgCalibrations, PgGenerations, PgGenerationSummaries
 from sql.index.search import PgSearch
+from sql.index.snapshot import PgPassages
+from sql.index.standing_questions import PgStandingQuestions
 from sql.log.feed import PgFeed
-from sql.pool import QUESTION_SETTINGS, close_pool, open_pool
 from streams.offset_feed import OffsetFeed
 
 GENERAL_POOL_SIZE = 6
@@ -108,6 +110,7 @@ async def prepare_api(
 
     Queries raise TransientError until a worker has made the first generation.
     """
+    # One function: the API is composed by hand, in the order in which its parts open and close.
     metrics = Metrics(get_program_version())
     overrides = replace(overrides, watch=metrics.watch)
     async with AsyncExitStack() as stack:
@@ -142,41 +145,48 @@ async def prepare_api(
         profile_reloader = await stack.enter_async_context(_open_profiles(settings, storage))
         profiles = profile_reloader.catalog
 
+        chat_model = ChatModelChoice(settings, lambda: retrievers.replace_all())
+
         def prepare_for_generation(
             generation: Generation,
         ) -> AbstractAsyncContextManager[Retriever]:
             return prepare_retriever(
-                settings,
+                chat_model.settings,
                 storage,
                 search,
                 generation,
                 profiles,
-                publish=event_tap.offer,
-                on_cache_use=metrics.record_cache_lookup,
-                acquire_slot=limiter.acquire_slot,
+                RetrieverHooks(event_tap.offer, metrics.record_cache_lookup, limiter.acquire_slot),
                 overrides=overrides,
             )
 
         retrievers = await stack.enter_async_context(
             open_retriever_pool(PgGenerations(storage.pool), prepare_for_generation)
         )
+        await stack.enter_async_context(run_in_background(chat_model.run()))
         document_stages = {
             stage.name: stage.react is not None for stage in STAGES if stage.topic.per_document
         }
         documents = PgDocuments(storage.pool, document_stages)
         records, past_texts = PgListings(storage.pool), PgRecordedTexts(storage.pool)
         recent_runs = RecentRunLookup(records, event_tap.has_answered)
-        collections = CollectionService(storage, profiles.get, overrides.clock, overrides.fresh_id)
+        publisher = EventPublisher(event_log, storage.codec, overrides.clock, overrides.fresh_id)
+        collections = CollectionService(
+            PgCollections(storage.pool), publisher, profiles.get, profiles.get_chunk_sizes
+        )
+        experiments = ExperimentService(
+            PgExperiments(storage.pool), publisher, profiles.get, collections.apply_default_profile
+        )
         query_service = QueryService(
             retrievers,
             metrics,
             overrides.fresh_id,
-            collections.apply_default_profile,
+            experiments.choose_profile,
             profiles.select,
         )
         run_service = RunService(
             query_service.query,
-            collections.apply_default_profile,
+            experiments.choose_profile,
             profiles.select,
             records,
             event_tap.offer,
@@ -186,6 +196,31 @@ async def prepare_api(
         )
         # Closed before the event buffer, which publishes how the runs ended.
         runs = await stack.enter_async_context(_open_runs(run_service, storage, dsn))
+        run_history = RunHistory(
+            recent_runs,
+            past_texts,
+            PgGenerations(storage.pool),
+            retrievers.acquire,
+            event_tap,
+            overrides.fresh_id,
+        )
+        record_feed = (
+            PgFeed(storage.pool) if storage.log.is_in_database else OffsetFeed(storage.log)
+        )
+        hooks = build_web_hooks(settings, storage, run_history)
+        questions = PgStandingQuestions(storage.pool)
+        asker = QuestionAsker(
+            questions,
+            publisher,
+            record_feed,
+            run_history,
+            retrievers.acquire,
+            collections.apply_default_profile,
+            hooks,
+            QuestionVectors(questions),
+            event_buffer.wait_until_published,
+        )
+        await stack.enter_async_context(run_in_background(asker.run()))
         api_keys = PgApiKeys(storage.pool)
         audit = AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
         entities = PgEntities(storage.pool)
@@ -199,11 +234,26 @@ async def prepare_api(
             settings.log_kind,
             get_program_version(),
         )
+        monitoring = MonitoringService(
+            storage,
+            metrics,
+            build_disk_reserve(settings),
+            get_program_version(),
+            describe_backends(settings),
+            lambda: event_feed.open_streams,
+            overrides.clock,
+        )
+
+        async def fetch_status(caller: Principal, document_id: UUID) -> dict[str, Any] | None:
+            status = await documents.fetch_status(caller, document_id=document_id)
+            await monitoring.explain_waiting(caller, *([status] if status else []))
+            return status
+
         event_feed = EventFeed(
-            PgFeed(storage.pool) if storage.log.is_in_database else OffsetFeed(storage.log),
+            record_feed,
             LogEntryBuilder(storage.codec, documents),
             PgGenerations(storage.pool),
-            lambda caller, document_id: documents.fetch_status(caller, document_id=document_id),
+            fetch_status,
         )
         link_key = load_link_key(settings.data_dir)
         yield Services(
@@ -226,15 +276,13 @@ async def prepare_api(
             ),
             documents=documents,
             entities=entities,
-            entity_changes=EntityService(
-                event_log, storage.codec, entities, overrides.clock, overrides.fresh_id
-            ),
+            entity_changes=EntityService(publisher, entities),
             graph=await stack.enter_async_context(open_graph_server(settings.graph)),
             collections=collections,
             listings=records,
-            sources=build_source_service(settings, storage, overrides),
+            sources=build_source_service(settings, storage, publisher),
             replays=ReplayService(storage, overrides.clock, overrides.fresh_id),
-            erasures=ErasureService(storage, overrides.clock, overrides.fresh_id),
+            erasures=ErasureService(storage.pool, publisher),
             generations=GenerationService(
                 storage.pool,
                 storage.log,
@@ -261,35 +309,25 @@ async def prepare_api(
             judgements=JudgementService(
                 retrievers, PgExams(storage.pool), PgFeedback(storage.pool)
             ),
-            facts=FactService(
-                event_log,
-                PgFacts(storage.pool),
-                storage.codec,
-                overrides.clock,
-                overrides.fresh_id,
-            ),
+            facts=FactService(publisher, PgFacts(storage.pool)),
+            questions=StandingQuestionService(questions, publisher, hooks, profiles.get),
+            experiments=experiments,
             builds=build_reindex_service(settings, storage, decisions, overrides),
             blobs=storage.blobs,
             profiles=profiles,
             reload_profiles=profile_reloader.reload,
             search=query_service.search,
             query=query_service.query,
-            record_feedback=MeteredFeedback(
-                FeedbackService(
-                    event_log,
-                    PgFeedback(storage.pool),
-                    storage.codec,
-                    overrides.clock,
-                    overrides.fresh_id,
-                    event_tap.has_answered,
-                ),
-                metrics,
+            embed=query_service.embed,
+            record_feedback=FeedbackService(
+                publisher, PgFeedback(storage.pool), event_tap.has_answered, metrics.record_feedback
             ).submit,
             check_readiness=readiness.check_all,
             get_health=readiness.summarize_health,
             render_metrics=metrics.format_exposition,
             get_config_schema=build_config_schema,
-            list_settings=partial(list_setting_values, settings),
+            list_settings=lambda: list_setting_values(chat_model.settings),
+            chat_model=chat_model,
             link_signer=LinkSigner(link_key),
             sessions=BrowserSessions(settings.api.token.get_secret_value())
             if settings.api.token
@@ -297,25 +335,9 @@ async def prepare_api(
             hostnames=settings.api.list_allowed_hosts(),
             public_url=settings.api.public_url.rstrip("/"),
             runs=runs,
-            run_history=RunHistory(
-                recent_runs,
-                past_texts,
-                PgGenerations(storage.pool),
-                retrievers.acquire,
-                event_tap,
-                RuleSentenceSplitter(),
-                overrides.fresh_id,
-            ),
+            run_history=run_history,
             event_feed=event_feed,
-            monitoring=MonitoringService(
-                storage,
-                metrics,
-                build_disk_reserve(settings),
-                get_program_version(),
-                describe_backends(settings),
-                lambda: event_feed.open_streams,
-                overrides.clock,
-            ),
+            monitoring=monitoring,
             diagnose=SharedResult(diagnose, DOCTOR_MAX_AGE_S).get,
             lineage=LineageService(
                 LineageTracer(
@@ -329,6 +351,18 @@ async def prepare_api(
         )
 
 
+def build_web_hooks(settings: Settings, storage: Storage, history: RunHistory) -> WebHooks:
+    """Build the sender of web hooks, which goes where downloads of documents may."""
+    signer = storage.codec.signer
+    assert signer is not None, "every storage signs its events"
+    return WebHooks(
+        PgStandingQuestions(storage.pool),
+        history,
+        lambda: build_fetcher(settings.ingest, storage.blobs),
+        signer,
+    )
+
+
 @asynccontextmanager
 async def _open_profiles(settings: Settings, storage: Storage) -> AsyncIterator[ProfileReloader]:
     """Load the profiles, and follow reloads by other processes."""
@@ -338,7 +372,7 @@ async def _open_profiles(settings: Settings, storage: Storage) -> AsyncIterator[
     reloader = ProfileReloader(
         load_all_profiles(settings), lambda: read_profiles_again(settings), reloads, last_reload
     )
-    async with open_profile_reloader(reloader):
+    async with run_in_background(reloader.run()):
         yield reloader
 
 

@@ -15,12 +15,8 @@ from engines.disk import open_temporary_folder
 from processors import EVENT_CLASSES
 from schemas.ports.log import Subscriber
 from services.recovery.table_recovery import RecoveryReport, recover_tables
-from services.storage import Storage, build_order_stamp
-from sql.log.event_log import PgLog
-from sql.log.offset_store import PgOffsetStore
-from sql.log.reader import PgSubscriber
-from sql.operations.migrate import migrate
-from sql.pool import (
+from services.storage import Storage
+from sql.database import (
     ASYNC_COMMIT_SETTINGS,
     STAGE_SETTINGS,
     Pool,
@@ -28,6 +24,10 @@ from sql.pool import (
     close_pool,
     open_pool,
 )
+from sql.log.event_log import PgLog
+from sql.log.offset_store import PgOffsetStore
+from sql.log.reader import PgSubscriber
+from sql.operations.migrate import migrate
 from streams.codec import Codec
 
 RECOVERY_POOL_SIZE = 4
@@ -81,7 +81,6 @@ async def prepare_storage(
                     subscriber,
                     blobs,
                     codec,
-                    build_order_stamp(settings.log_kind),
                     offset_store,
                     tuple(settings.ingest.topics),
                     key_file,
@@ -113,7 +112,6 @@ def open_unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage
         subscriber,
         open_blob_store(settings),
         Codec(event_classes=EVENT_CLASSES),
-        build_order_stamp(settings.log_kind),
         offset_store,
         tuple(settings.ingest.topics),
     )

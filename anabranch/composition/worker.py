@@ -24,29 +24,32 @@ from anabranch.encryption.codec import build_readable_check
 from processors import STAGES
 from schemas.generations import Generation
 from schemas.ports.stage_ports import StagePorts
-from services.engines import Engines, add_engine_fingerprints, warm_in_background
-from services.erasure.collection_deletion import DocumentCollectionDeleter
+from services.engines import EngineRegistry, Engines, add_engine_fingerprints, warm_in_background
 from services.erasure.eraser import DocumentEraser
 from services.erasure.key_destruction import reapply_key_destruction
+from services.erasure.withdrawal import DocumentCollectionDeleter
 from services.generations.builder import GenerationBuilder
-from services.generations.decisions import GenerationDecisions
-from services.generations.first_generation import ensure_generation, find_current_generation
+from services.generations.decisions import (
+    GenerationDecisions,
+    ensure_generation,
+    find_current_generation,
+)
 from services.recovery.restore_check import check_tables_current
 from services.replay.replay_worker import ReplayWorker
 from services.sources.supervisor import SourceEpochs, SourceSupervisor
 from services.storage import Storage
 from services.worker.consumer_supervisor import ConsumerSupervisor
-from services.worker.engine_registry import EngineRegistry
 from services.worker.maintenance import Maintenance
+from sql.catalog.collections import PgCollections
 from sql.catalog.revisions import PgDocumentOwners, PgRevisions
+from sql.database import ASYNC_COMMIT_SETTINGS, close_pool, open_pool
+from sql.inbox.ledger import PgEngineResultCache
 from sql.index.generations import PgGenerations
 from sql.invalidation import IndexChangePruner, delete_foreign_changes
 from sql.log.event_log import adopt_imported_log
-from sql.operations.engine_results import PgEngineResultCache
-from sql.pool import ASYNC_COMMIT_SETTINGS, close_pool, open_pool
-from streams.instrumentation import Instrumentation, NoInstrumentation
+from sql.operations.monitoring import PgProgress
 from streams.retry import AttemptLimits
-from streams.stage import Stage
+from streams.stage import Instrumentation, NoInstrumentation, Stage
 
 BUILD_POOL_SIZE = 6
 """The builder and up to two claims of each stage that loads rows."""
@@ -92,6 +95,7 @@ async def prepare_worker(
     instrumentation: Instrumentation | None = None,
 ) -> AsyncIterator[Worker]:
     """Raise GenerationMismatch if the settings describe another index than the live one."""
+    # One function: the worker is composed by hand, in the order in which its parts open.
     instrumentation = instrumentation or NoInstrumentation()
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(
@@ -104,19 +108,8 @@ async def prepare_worker(
                 overrides=overrides,
             )
         )
-        # Left by a restored dump, they would keep answers of their tenants from being cached.
-        await delete_foreign_changes(storage.pool)
-        if settings.log_kind == "postgres":
-            # Before any reader starts: imported records lie above the snapshot horizon.
-            await adopt_imported_log(storage.pool)
-        # Before anything is consumed: reading on would hide what the tables lack.
-        await check_tables_current(
-            storage,
-            await reapply_key_destruction(
-                storage.log, storage.codec, storage.pool, storage.key_file
-            ),
-        )
-        # May publish the first generation, so only after the checks above.
+        await _check_tables(settings, storage)
+        # May publish the first generation, so only after the checks.
         generation, engines = await _prepare_generation(settings, storage, overrides, stack)
         build_pool = await open_pool(
             dsn,
@@ -186,6 +179,20 @@ async def prepare_worker(
         )
 
 
+async def _check_tables(settings: Settings, storage: Storage) -> None:
+    """Bring tables of a restored dump up to the log, or raise what `check_tables_current` does."""
+    # Left by a restored dump, they would keep answers of their tenants from being cached.
+    await delete_foreign_changes(storage.pool)
+    if settings.log_kind == "postgres":
+        # Before any reader starts: imported records lie above the snapshot horizon.
+        await adopt_imported_log(storage.pool)
+    # Before anything is consumed: reading on would hide what the tables lack.
+    reapplied = await reapply_key_destruction(
+        storage.log, storage.codec, storage.pool, storage.key_file
+    )
+    await check_tables_current(storage, reapplied)
+
+
 async def _prepare_generation(
     settings: Settings, storage: Storage, overrides: Overrides, stack: AsyncExitStack
 ) -> tuple[Generation, Engines]:
@@ -223,10 +230,12 @@ def build_ports(
         language_detector=engines.languages,
         latest_revisions=PgRevisions(storage.pool),
         limits=build_limits(ingest),
-        assign_order=storage.stamp,
+        assign_order=storage.log.assign_order,
         source_epochs=source_epochs.epochs,
+        progress=PgProgress(storage.pool, generation.name),
         parallel_extractions=settings.extract.parallel,
         owners=PgDocumentOwners(storage.pool),
+        collections=PgCollections(storage.pool),
         eraser=DocumentEraser(
             storage,
             overrides.clock,

@@ -5,6 +5,7 @@ The generation's configuration selects engines; the settings locate servers and 
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -15,24 +16,24 @@ from urllib.parse import unquote, urlsplit
 
 from anabranch.config.index_config import require_model
 from anabranch.config.loader import resolve_generation_settings
-from anabranch.config.model_settings import ModelSettings
 from anabranch.config.overrides import NO_OVERRIDES, Overrides, watch_nothing
-from anabranch.config.settings import ChatTask, GraphSettings, IngestSettings, Settings
+from anabranch.config.settings import (
+    ChatTask,
+    GraphSettings,
+    IngestSettings,
+    ModelSettings,
+    Settings,
+)
 from engines.blobs import open_blobs
 from engines.disk import DiskReserve
 from engines.parsed_blocks import OcrEngine
-from engines.server_settings import (
-    ServerInstrumentation,
-    ServerRetryPolicy,
-    ServerSettings,
-)
+from engines.server_settings import ServerInstrumentation, ServerRetryPolicy, ServerSettings
 from schemas.errors import ConfigurationError
 from schemas.generations import EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig
 from schemas.ports.engines import BlobStore, ChatModel, Embedder, Extractor, Parser, Reranker
 from schemas.ports.graph import GraphServer
 from schemas.ports.stage_ports import IngressLimits
-from services.engines import Engines
-from services.worker.engine_registry import OpenEngines, SharedEngines
+from services.engines import Engines, OpenEngines, SharedEngines
 
 if TYPE_CHECKING:
     from engines.http_fetcher import HttpFetcher
@@ -99,7 +100,7 @@ async def prepare_engines(
 ) -> AsyncIterator[Engines]:
     # Imported here: engines load native libraries that most commands do not need.
     from engines.chunk import create_chunker
-    from engines.language_detector import FastTextLanguageDetector
+    from engines.language import FastTextLanguageDetector
 
     watch, overrides = overrides.watch, overrides.resolve_for(config)
     async with AsyncExitStack() as stack:
@@ -133,7 +134,7 @@ def build_engine_opener(settings: Settings, overrides: Overrides) -> OpenEngines
 
 
 async def open_embedder(
-    settings: Settings, config: EmbedConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing
+    settings: Settings, config: EmbedConfig, stack: AsyncExitStack, watch: WatchFor
 ) -> Embedder:
     match config.engine:
         case "e5":
@@ -146,12 +147,26 @@ async def open_embedder(
             )
             stack.callback(local.close)
             return local
-        case "openai":
+        case "named":
+            from engines.named_models import NamedEmbedder
+
+            # In a thread: the first time it may be downloaded.
+            named = await asyncio.to_thread(
+                NamedEmbedder,
+                resolve_models_folder(settings),
+                config.model,
+                dimension=config.dimension,
+                threads=resolve_thread_count(settings),
+            )
+            stack.callback(named.close)
+            return named
+        case "openai" | "cohere" as api:
             from engines.embed.openai import OpenAIEmbedder
 
             remote = OpenAIEmbedder(
                 build_server_settings(settings.embed, "embed", config.model, watch),
                 dimension=config.dimension,
+                api=api,
                 batch_size=settings.embed.batch,
                 max_parallel=settings.embed.parallel,
                 retry_policy=build_retry_policy(settings.embed),
@@ -162,7 +177,7 @@ async def open_embedder(
 
 
 async def _open_parser(
-    settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing
+    settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor
 ) -> Parser:
     from engines.parse import LocalParser
 
@@ -181,7 +196,7 @@ async def _open_parser(
 
 
 async def _open_ocr(
-    settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing
+    settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor
 ) -> OcrEngine:
     match config.engine:
         case "rapidocr":
@@ -230,7 +245,9 @@ async def _open_extractor(
 async def open_reranker(
     settings: Settings, generation: Generation, stack: AsyncExitStack, watch: WatchFor
 ) -> Reranker | None:
-    """Open the configured server, else MaxSim if the index keeps token states, else none."""
+    """Open the configured server or model, else MaxSim if the index keeps token states, else
+    none.
+    """
     if settings.rerank.base_url:
         from engines.rerank.http import HttpReranker
 
@@ -245,6 +262,15 @@ async def open_reranker(
         )
         stack.push_async_callback(remote.close)
         return remote
+    if settings.rerank.model:
+        from engines.named_models import NamedReranker
+
+        return await asyncio.to_thread(
+            NamedReranker,
+            resolve_models_folder(settings),
+            settings.rerank.model,
+            threads=resolve_thread_count(settings),
+        )
     # MaxSim compares token states, and this index has none.
     if not generation.config.embed.state_dimension:
         return None

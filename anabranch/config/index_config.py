@@ -1,12 +1,13 @@
-"""Index configuration that follows from the settings."""
+"""Index configuration that follows from the settings, and the settings in effect."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from anabranch.config.model_settings import ModelSettings
+from anabranch.config.loader import flatten, list_setting_names, to_environment_name
 from anabranch.config.profiles import load_all_profiles
-from anabranch.config.settings import Settings
+from anabranch.config.settings import ModelSettings, Settings
 from schemas.errors import ConfigurationError, InvalidRequest
 from schemas.generations import (
     ChunkConfig,
@@ -16,6 +17,8 @@ from schemas.generations import (
     LexicalConfig,
     OcrConfig,
 )
+from schemas.profiles import SettingValue
+from schemas.urls import redact_urls
 
 CALL_SETTINGS = {
     "timeout_s",
@@ -72,11 +75,9 @@ def check_index_settings(assignments: Iterable[str]) -> None:
             raise ConfigurationError(
                 f"--set {assignment} does not change an index.",
                 code="NOT_AN_INDEX_SETTING",
-                remedy=(
-                    "Use settings that begin with "
-                    f"{', '.join(f'{section}.' for section in INDEX_SECTIONS)}; set others where "
-                    "the server starts."
-                ),
+                remedy="Use settings that begin with "
+                f"{', '.join(f'{section}.' for section in INDEX_SECTIONS)}; set others where the "
+                "server starts.",
             )
 
 
@@ -110,18 +111,19 @@ def _build_extract_config(settings: Settings, live: IndexConfig | None) -> Extra
 
 def _build_embed_config(settings: Settings) -> EmbedConfig:
     embed = settings.embed
-    if not embed.base_url:
+    if not embed.base_url and embed.model in (None, EmbedConfig().model):
         return EmbedConfig(state_dimension=embed.state_dimension)
     if embed.dimension is None:
         raise ConfigurationError(
-            "embed.base_url is set, but embed.dimension is not.",
+            f"embed.{'base_url' if embed.base_url else 'model'} is set, but embed.dimension is "
+            "not.",
             remedy="Set ANABRANCH_EMBED__DIMENSION to the length of the model's vectors.",
         )
     return EmbedConfig(
-        engine="openai",
+        engine=embed.api if embed.base_url else "named",
         model=require_model(embed, "embed"),
         dimension=embed.dimension,
-        # A model server returns vectors, but no token states.
+        # Of other models than ours there are vectors, but no token states.
         state_dimension=0,
     )
 
@@ -134,3 +136,32 @@ def require_model(model: ModelSettings, section: str) -> str:
             remedy=f"Set ANABRANCH_{section.upper()}__MODEL.",
         )
     return model.model
+
+
+def list_setting_values(settings: Settings) -> list[SettingValue]:
+    """Return all settings with their origin. Secrets and credentials in URLs are masked."""
+    # JSON mode masks SecretStr.
+    values = dict(flatten(settings.model_dump(mode="json")))
+    return [
+        SettingValue.model_validate(
+            {
+                "key": key,
+                "value": _redact(values.get(key)),
+                "origin": settings.origins.get(key, "default"),
+                "environment": to_environment_name(key),
+                "reindex_from": find_reindex_stage(key),
+            }
+        )
+        for key in list_setting_names()
+    ]
+
+
+def _redact(value: Any) -> Any:
+    match value:
+        case str():
+            return redact_urls(value)
+        case Mapping():
+            return {name: _redact(item) for name, item in value.items()}
+        case list():
+            return [_redact(item) for item in value]
+    return value

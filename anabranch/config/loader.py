@@ -18,10 +18,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from anabranch.config.settings import CHAT_TASKS, Settings
-from schemas.errors import ConfigurationError
-from schemas.validation_errors import format_invalid_fields
+from anabranch.config.supabase import check_database_url, read_supabase_settings
+from schemas.errors import ConfigurationError, format_invalid_fields
 
 ENV_PREFIX = "ANABRANCH_"
+CHOICE_FILE, CHOICE_ORIGIN = "chosen-model.json", "web UI"
+"""Chat model of this machine that an operator has chosen, and its origin among settings."""
 MODEL_SECTIONS = ("chat", "embed", "rerank", "ocr", *CHAT_TASKS)
 NON_SETTING_VARIABLES = frozenset(
     {
@@ -54,7 +56,9 @@ def load_settings(
 def read_origins(
     *, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Return the values of `file`, `environment` and `command line`, lowest precedence first."""
+    """Return the values of the chosen chat model, `file`, `environment` and `command line`, lowest
+    precedence first.
+    """
     # Read first: the environment may name the data folder, which holds the file.
     environment = _read_environment()
     folder = data_dir or Path(
@@ -64,11 +68,34 @@ def read_origins(
     named_file = config or (
         Path(os.environ["ANABRANCH_CONFIG"]) if os.environ.get("ANABRANCH_CONFIG") else None
     )
-    return {
-        "file": _read_file(named_file, folder),
-        "environment": environment,
+    file = _read_file(named_file, folder)
+    origins = {
+        "file": file,
+        "environment": _merge(_read_supabase(file, environment, command_line), environment),
         "command line": command_line,
     }
+    # Never beside other settings of `CHAT__`, such as the key of another server.
+    is_free = not any("chat" in values for values in origins.values())
+    return {CHOICE_ORIGIN: read_choice(folder) if is_free else {}} | origins
+
+
+def _read_supabase(*origins: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings from Supabase's names that no origin sets itself."""
+    keys = {key: value for origin in origins for key, value in flatten(origin)}
+    found = dict(flatten(read_supabase_settings(os.environ)))
+    # Without access keys, files stay where they are without these names; `doctor` says so.
+    if not keys.get("storage.access_key"):
+        found.pop("storage.url", None)
+    # Keys of one issuer must not be checked against another.
+    if "auth.jwks_url" in keys:
+        found.pop("auth.issuer", None)
+    nested: dict[str, Any] = {}
+    for key, value in found.items():
+        if key not in keys:
+            if key == "database.url":
+                check_database_url(value)
+            nested = _merge(nested, _nest(key.split("."), value))
+    return nested
 
 
 def merge_origins(origins: Mapping[str, dict[str, Any]]) -> Settings:
@@ -119,10 +146,8 @@ def _merge_dropping_stale_keys(
     """
     merged = _merge(base, override)
     for section in MODEL_SECTIONS:
-        old_address, new_address = (
-            _resolve_address(base, section),
-            _resolve_address(merged, section),
-        )
+        old_address = _resolve_address(base, section)
+        new_address = _resolve_address(merged, section)
         if (
             old_address == new_address
             or not is_bound(old_address)
@@ -190,6 +215,18 @@ def _read_environment() -> dict[str, Any]:
             f"Invalid environment variable: {error}.",
             code="BAD_SETTING",
             remedy="Write lists and mappings as JSON.",
+        ) from error
+
+
+def read_choice(folder: Path) -> dict[str, Any]:
+    path = folder / CHOICE_FILE
+    if not path.exists():
+        return {}
+    try:
+        return {"chat": dict(json.loads(path.read_text(encoding="utf-8")))}
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"Cannot read {path}: {error}.", code="BAD_SETTINGS_FILE", remedy="Delete it."
         ) from error
 
 

@@ -40,6 +40,7 @@ def _list_machine_checks(settings: Settings) -> dict[str, Check]:
         "open files": machine.check_open_file_limit,
         "parser confinement": machine.check_parser_confinement,
         "settings file": partial(machine.check_settings_file, settings),
+        "Supabase": partial(machine.check_supabase_names, settings),
         "Java for Kafka": machine.check_kafka_tools,
     }
 
@@ -56,4 +57,5 @@ def _list_connection_checks(settings: Settings) -> dict[str, Check]:
         ),
         "blob store": partial(connections.check_blobs, settings),
         "models": partial(connections.check_models, settings),
+        "local chat model": partial(connections.check_local_models, settings),
     }

@@ -9,17 +9,18 @@ import httpx2
 
 from anabranch.config.engines import open_blob_store
 from anabranch.config.loader import MODEL_SECTIONS
-from anabranch.config.model_settings import ModelSettings
-from anabranch.config.settings import Settings
+from anabranch.config.settings import ModelSettings, Settings
+from anabranch.doctor.check_runner import judge
 from anabranch.kafka.settings import build_kafka_settings
 from anabranch.kafka.topic_checks import check_topics, explain_unreadable_settings
+from anabranch.local_models import find_local_models
 from anabranch.process.data_folder import find_server
 from schemas.errors import ConfigurationError
 from schemas.findings import Finding
 from sql.catalog.listings import PgListings
+from sql.database import build_lock_timeout_settings, close_pool, open_pool
 from sql.index.generations import PgGenerations
 from sql.operations.monitoring import DirectAccess, fetch_direct_access, inspect_database
-from sql.pool import build_lock_timeout_settings, close_pool, open_pool
 
 PROBE_KEY = "_doctor/probe"
 READY_TIMEOUT_S = 10.0
@@ -43,25 +44,15 @@ async def check_server_at(url: str, label: str, remedy: str) -> Sequence[Finding
         async with httpx2.AsyncClient(timeout=READY_TIMEOUT_S) as client:
             dependencies = (await client.get(f"{url}/readyz")).json()["dependencies"]
     except httpx2.HTTPError as error:
-        return [
-            Finding(
-                "server",
-                "fail",
-                f"{label} does not answer: {error or type(error).__name__}",
-                remedy,
-            )
-        ]
+        detail = f"{label} does not answer: {error or type(error).__name__}"
+        return [Finding("server", "fail", detail, remedy)]
     except (ValueError, KeyError, TypeError):
         return [Finding("server", "fail", f"{label} is not an Anabranch server", "Check --server.")]
-    failing = {
-        name: dependency for name, dependency in dependencies.items() if not dependency["ok"]
-    }
-    if failing:
-        return [
-            Finding(f"server: {name}", "fail", dependency["detail"], dependency["remedy"])
-            for name, dependency in failing.items()
-        ]
-    return [Finding("server", "pass", f"ready at {label}")]
+    return [
+        Finding(f"server: {name}", "fail", dependency["detail"], dependency["remedy"])
+        for name, dependency in dependencies.items()
+        if not dependency["ok"]
+    ] or [Finding("server", "pass", f"ready at {label}")]
 
 
 def find_dsn(settings: Settings) -> str | None:
@@ -81,41 +72,16 @@ async def check_database(settings: Settings) -> Sequence[Finding]:
     if dsn is None:
         return []
     state = await inspect_database(dsn)
+    has_vector = state.vector is not None and tuple(map(int, state.vector.split(".")[:2])) >= (0, 8)
+    vector = state.vector or "the extension is not available"
+    pending = f"{len(state.pending)} pending" if state.pending else "all applied"
     findings = [
-        Finding(
-            "Postgres",
-            "pass" if state.version >= 15 else "fail",
-            f"version {state.version}",
-            "" if state.version >= 15 else "Use Postgres 15 or later.",
-        )
+        judge(
+            "Postgres", state.version >= 15, f"version {state.version}", "Use Postgres 15 or later."
+        ),
+        judge("pgvector", has_vector, vector, "Install pgvector 0.8 or later on the server."),
+        judge("migrations", not state.pending, pending, "anabranch db migrate", "warn"),
     ]
-    if state.vector is None:
-        findings.append(
-            Finding(
-                "pgvector",
-                "fail",
-                "the extension is not available",
-                "Install pgvector 0.8 or later on the server.",
-            )
-        )
-    else:
-        is_supported = tuple(map(int, state.vector.split(".")[:2])) >= (0, 8)
-        findings.append(
-            Finding(
-                "pgvector",
-                "pass" if is_supported else "fail",
-                state.vector,
-                "" if is_supported else "Install pgvector 0.8 or later.",
-            )
-        )
-    findings.append(
-        Finding(
-            "migrations",
-            "warn" if state.pending else "pass",
-            f"{len(state.pending)} pending" if state.pending else "all applied",
-            "anabranch db migrate" if state.pending else "",
-        )
-    )
     # The contents can only be read from migrated tables.
     return findings if state.pending else [*findings, *await _check_contents(dsn)]
 
@@ -132,14 +98,9 @@ async def _check_contents(dsn: str) -> Sequence[Finding]:
         access = await fetch_direct_access(pool)
     finally:
         await close_pool(pool)
-    generation = Finding(
-        "generation",
-        "pass" if live else "warn",
-        live.name if live else "none yet",
-        "" if live else "Start a worker, which creates the first generation.",
-    )
+    remedy = "Start a worker, which creates the first generation."
     return [
-        generation,
+        judge("generation", bool(live), live.name if live else "none yet", remedy, "warn"),
         _summarize_dead_letters(dead_letters, bool(next_cursor)),
         *_check_direct_access(access),
     ]
@@ -172,14 +133,8 @@ def _check_direct_access(access: DirectAccess) -> list[Finding]:
             f"To permit direct access, {create_role_hint}run `select "
             "anabranch.grant_direct_access()` as the owner of the tables."
         )
-        return [
-            Finding(
-                "row-level security",
-                "warn",
-                f"role anabranch_reader for direct access {problem}",
-                fix,
-            )
-        ]
+        detail = f"role anabranch_reader for direct access {problem}"
+        return [Finding("row-level security", "warn", detail, fix)]
     return [Finding("row-level security", "pass", "on for all tables with direct access")]
 
 
@@ -225,33 +180,21 @@ async def check_kafka(settings: Settings) -> Sequence[Finding]:
 
 async def _check_kafka_acls(settings: Settings) -> Sequence[Finding]:
     """Report principals other than this program's that may write its topics."""
-    from anabranch.kafka.acls import find_foreign_writers
+    from anabranch.kafka.topic_checks import find_foreign_writers
     from streams.kafka.kafka_log import KafkaLog
 
     log = KafkaLog(build_kafka_settings(settings.kafka))
     try:
         grants = await log.fetch_grants()
     except ConfigurationError as error:
-        return [
-            Finding(
-                "Kafka ACLs",
-                "warn",
-                f"unknown: {error.detail}",
-                "Grant this principal Describe on the cluster.",
-            )
-        ]
+        remedy = "Grant this principal Describe on the cluster."
+        return [Finding("Kafka ACLs", "warn", f"unknown: {error.detail}", remedy)]
     finally:
         await log.close()
     if grants is None:
         detail = "the cluster has no authorizer: every client may write every topic"
-        return [
-            Finding(
-                "Kafka ACLs",
-                "warn",
-                detail,
-                "Configure an authorizer on the brokers, then apply `anabranch topics acls`.",
-            )
-        ]
+        remedy = "Configure an authorizer on the brokers, then apply `anabranch topics acls`."
+        return [Finding("Kafka ACLs", "warn", detail, remedy)]
     return [
         Finding(
             "Kafka ACLs",
@@ -271,21 +214,27 @@ async def check_blobs(settings: Settings) -> Sequence[Finding]:
     await store.put(PROBE_KEY, b"probe")
     is_intact = await store.get(PROBE_KEY) == b"probe"
     await store.delete([PROBE_KEY])
-    return [
-        Finding(
-            "blob store",
-            "pass" if is_intact else "fail",
-            "put, get and delete work"
-            if is_intact
-            else "a stored blob was read back with other content",
-            "",
-        )
-    ]
+    fault = "a stored blob was read back with other content"
+    return [judge("blob store", is_intact, "put, get and delete work" if is_intact else fault, "")]
 
 
 async def check_models(settings: Settings) -> Sequence[Finding]:
     sections = {name: getattr(settings, name) for name in MODEL_SECTIONS}
     return [await _check_model(name, model) for name, model in sections.items() if model.base_url]
+
+
+async def check_local_models(settings: Settings) -> Sequence[Finding]:
+    """Offer the model servers of this machine if no server writes answers yet."""
+    servers = [] if settings.chat.base_url else await find_local_models()
+    return [
+        Finding(
+            "local chat model",
+            "pass",
+            f"{server.url} has {', '.join(server.models[:5])}; "
+            "`anabranch up --local-model` lets it write answers",
+        )
+        for server in servers
+    ]
 
 
 async def _check_model(section: str, model: ModelSettings) -> Finding:
@@ -299,16 +248,11 @@ async def _check_model(section: str, model: ModelSettings) -> Finding:
                 await client.get(f"{str(model.base_url).rstrip('/')}/models", headers=headers)
             ).status_code
     except httpx2.HTTPError as error:
-        return Finding(
-            f"model: {section}",
-            "fail",
-            f"{model.base_url}: {error or type(error).__name__}",
-            "Start the server, or check the URL.",
-        )
-    is_refused = status in (401, 403)
-    return Finding(
+        detail = f"{model.base_url}: {error or type(error).__name__}"
+        return Finding(f"model: {section}", "fail", detail, "Start the server, or check the URL.")
+    return judge(
         f"model: {section}",
-        "fail" if is_refused else "pass",
+        status not in (401, 403),
         f"{model.base_url} answers {status}",
-        f"Check ANABRANCH_{section.upper()}__API_KEY." if is_refused else "",
+        f"Check ANABRANCH_{section.upper()}__API_KEY.",
     )

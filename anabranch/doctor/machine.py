@@ -10,19 +10,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from anabranch.config.engines import build_disk_reserve
-from anabranch.config.python_release import (
-    format_advisories,
-    get_safe_release,
-    list_advisories,
-)
 from anabranch.config.settings import Settings
+from anabranch.config.supabase import KEYS_REMEDY, list_ignored_names
+from anabranch.config.version import format_advisories, get_safe_release, list_advisories
+from anabranch.doctor.check_runner import judge
 from engines.embed.e5_file import locate_weights
-from engines.language_detector import FastTextLanguageDetector
+from engines.language import FastTextLanguageDetector
 from engines.sandbox import Sandbox
 from schemas.errors import NoSpace
 from schemas.findings import Finding
 from sql.embedded.host import find_wheel_binaries
-from streams.kafka.jars import find_missing_prerequisite
+from streams.kafka.broker import find_missing_prerequisite
 
 GIB = 1024**3
 DISTRIBUTIONS = (
@@ -46,32 +44,22 @@ async def check_python() -> Sequence[Finding]:
         f"{os.cpu_count()} cores"
     )
     if advisories := list_advisories():
-        return [
-            Finding(
-                "python",
-                "warn",
-                f"{description}; known faults: {format_advisories(advisories)}",
-                f"Install Python {get_safe_release()} or later, or check that your distribution "
-                "has patched this one.",
-            )
-        ]
+        detail = f"{description}; known faults: {format_advisories(advisories)}"
+        remedy = (
+            f"Install Python {get_safe_release()} or later, or check that your distribution has "
+            "patched this one."
+        )
+        return [Finding("python", "warn", detail, remedy)]
     return [Finding("python", "pass", description, "")]
 
 
 async def check_distributions() -> Sequence[Finding]:
     missing = [name for name in DISTRIBUTIONS if not _is_installed(name)]
     if missing:
-        return [
-            Finding(
-                "packages",
-                "fail",
-                f"missing: {', '.join(missing)}",
-                "Install from requirements.lock.",
-            )
-        ]
-    return [
-        Finding("packages", "pass", f"all {len(DISTRIBUTIONS)} required packages are installed")
-    ]
+        detail = f"missing: {', '.join(missing)}"
+        return [Finding("packages", "fail", detail, "Install from requirements.lock.")]
+    detail = f"all {len(DISTRIBUTIONS)} required packages are installed"
+    return [Finding("packages", "pass", detail)]
 
 
 async def check_offline_models() -> Sequence[Finding]:
@@ -93,27 +81,18 @@ async def check_data_folder(settings: Settings) -> Sequence[Finding]:
     reserve = build_disk_reserve(settings)
     free_bytes = reserve.get_free_bytes()
     is_writable = os.access(nearest_existing, os.W_OK)
-    findings = [
-        Finding(
-            "data folder",
-            "pass" if is_writable else "fail",
-            f"{folder}{'' if folder.exists() else ' (not created yet)'}",
-            "" if is_writable else f"Make {nearest_existing} writable.",
-        )
-    ]
-    if free_bytes < reserve.reserve_bytes:
-        return [
-            *findings,
-            Finding("disk", "warn", reserve.format_shortage(free_bytes), NoSpace.remedy),
-        ]
-    has_enough = free_bytes > 2 * GIB
+    detail = f"{folder}{'' if folder.exists() else ' (not created yet)'}"
+    remedy = f"Make {nearest_existing} writable."
     return [
-        *findings,
-        Finding(
+        judge("data folder", is_writable, detail, remedy),
+        Finding("disk", "warn", reserve.format_shortage(free_bytes), NoSpace.remedy)
+        if free_bytes < reserve.reserve_bytes
+        else judge(
             "disk",
-            "pass" if has_enough else "warn",
+            free_bytes > 2 * GIB,
             f"{free_bytes / GIB:.1f} GiB free",
-            "" if has_enough else "Free some space, or move the data folder.",
+            "Free some space, or move the data folder.",
+            otherwise="warn",
         ),
     ]
 
@@ -121,14 +100,7 @@ async def check_data_folder(settings: Settings) -> Sequence[Finding]:
 async def check_open_file_limit() -> Sequence[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     has_enough = soft >= MIN_OPEN_FILES or soft == resource.RLIM_INFINITY
-    return [
-        Finding(
-            "open files",
-            "pass" if has_enough else "warn",
-            f"limit {soft}",
-            "" if has_enough else f"ulimit -n {MIN_OPEN_FILES}",
-        )
-    ]
+    return [judge("open files", has_enough, f"limit {soft}", f"ulimit -n {MIN_OPEN_FILES}", "warn")]
 
 
 async def check_parser_confinement() -> Sequence[Finding]:
@@ -143,13 +115,8 @@ async def check_parser_confinement() -> Sequence[Finding]:
     finally:
         await sandbox.aclose()
     if not missing_measures:
-        return [
-            Finding(
-                "parser confinement",
-                "pass",
-                "no network, no other file, no new process, no privileges",
-            )
-        ]
+        detail = "no network, no other file, no new process, no privileges"
+        return [Finding("parser confinement", "pass", detail)]
     reasons = "; ".join(f"{name}: {reason}" for name, reason in missing_measures.items())
     fix = (
         "Use Linux 6.1 or later with Landlock, and allow landlock_* and seccomp in the "
@@ -165,31 +132,26 @@ async def check_settings_file(settings: Settings) -> Sequence[Finding]:
     is_exposed = path.stat().st_mode & 0o004 and any(
         word in path.read_text() for word in ("api_key", "password", "secret_key")
     )
+    detail = str(path) + (" holds secrets and is readable by other users" if is_exposed else "")
+    return [judge("settings file", not is_exposed, detail, f"chmod 600 {path}", "warn")]
+
+
+async def check_supabase_names(settings: Settings) -> Sequence[Finding]:
+    ignored = list_ignored_names(os.environ, has_keys=bool(settings.storage.access_key))
     return [
-        Finding(
-            "settings file",
-            "warn" if is_exposed else "pass",
-            str(path) + (" holds secrets and is readable by other users" if is_exposed else ""),
-            f"chmod 600 {path}" if is_exposed else "",
-        )
+        Finding("Supabase", "warn", f"{name} is ignored: {reason}", KEYS_REMEDY)
+        for name, reason in ignored.items()
+        if settings.storage.url is None
     ]
 
 
 async def check_kafka_tools() -> Sequence[Finding]:
     missing = find_missing_prerequisite()
-    return [
-        Finding(
-            "Java for Kafka",
-            "warn" if missing else "pass",
-            missing or "found",
-            (
-                "Install it to use `anabranch kafka start`; an external Kafka and the Postgres log "
-                "do not need it."
-            )
-            if missing
-            else "",
-        )
-    ]
+    remedy = (
+        "Install it to use `anabranch kafka start`; an external Kafka and the Postgres log do not "
+        "need it."
+    )
+    return [judge("Java for Kafka", not missing, missing or "found", remedy, "warn")]
 
 
 def _is_installed(name: str) -> bool:

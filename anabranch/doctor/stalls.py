@@ -21,13 +21,13 @@ from services.monitoring.lag_diagnosis import (
     suggest_release,
 )
 from services.storage import Storage
+from sql.database import build_lock_timeout_settings, close_pool, open_pool
 from sql.index.generations import PgGenerations
 from sql.operations.monitoring import (
     PgReaderStatus,
     fetch_blocking_transactions,
     list_pending_migrations,
 )
-from sql.pool import build_lock_timeout_settings, close_pool, open_pool
 
 STALL_THRESHOLD_S = 30.0
 """Events that wait for less are in progress."""
@@ -43,10 +43,8 @@ async def check_stages(settings: Settings) -> Sequence[Finding]:
         return []
     async with _open_storage(settings, dsn) as storage:
         lags, horizon = await explain_lags(storage)
-        pauses, live = (
-            await PgReaderStatus(storage.pool).list_current(),
-            await PgGenerations(storage.pool).fetch_live(),
-        )
+        pauses = await PgReaderStatus(storage.pool).list_current()
+        live = await PgGenerations(storage.pool).fetch_live()
     if unknown_lag := next((lag for lag in lags if lag["lag"] is None), None):
         return [
             *_check_log_horizon(horizon),

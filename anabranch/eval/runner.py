@@ -21,12 +21,7 @@ from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.profiles import load_all_profiles
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
 from anabranch.process.database import open_database
-from evaluation.answers_eval import (
-    AnswerQuestion,
-    SetFile,
-    evaluate_answers,
-    read_answers_set,
-)
+from evaluation.answers_eval import AnswerQuestion, SetFile, evaluate_answers, read_answers_set
 from evaluation.documents_eval import TestFile, evaluate_documents
 from evaluation.metrics import Run
 from evaluation.reports_eval import (
@@ -38,23 +33,22 @@ from evaluation.reports_eval import (
 )
 from evaluation.retrieval_eval import TestDocument, evaluate_retrieval, read_retrieval_set
 from retrieval.retriever import Retriever
-from schemas.blob_keys import upload_staging_prefix
 from schemas.channels import Channel
 from schemas.errors import FatalError, PermanentError
 from schemas.events import Content, DocumentFailed, DocumentReceived
-from schemas.ids import make_received_id, sha256_hex
+from schemas.ids import make_received_id, sha256_hex, upload_staging_prefix
 from schemas.ports.engines import BlobStore, LocalFile
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
 from schemas.questions import Filters, QueryRequest, QueryResponse, SearchRequest
-from schemas.records import Record
-from schemas.topics import OUTCOMES
+from schemas.topics import OUTCOMES, Record
 from schemas.values import Transcript
+from services.background_tasks import cancel_tasks
 from services.monitoring.lag_diagnosis import fetch_stage_lags
 from services.storage import Storage
 from sql.catalog.documents import PgDocuments
+from sql.database import close_pool, open_pool
 from sql.index.search import PgSearch
-from sql.pool import close_pool, open_pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 
@@ -116,13 +110,8 @@ async def start_ephemeral_stack(
         )
         worker_task = asyncio.create_task(worker.run())
         # Contexts are left in reverse order: the worker stops before its storage closes.
-        exit_stack.push_async_callback(_cancel, worker_task)
+        exit_stack.push_async_callback(cancel_tasks, [worker_task])
         yield EphemeralStack(stack_settings, worker.storage, worker, retriever, worker_task)
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 BULK_SOURCE = "anabranch/bulk"

@@ -75,10 +75,8 @@ def check_settings_approved(data_dir: Path, assignments: Sequence[str]) -> None:
         raise InvalidRequest(
             f"Settings {', '.join(unapproved)} cannot be set over HTTP.",
             code="SETTING_NOT_APPROVED",
-            remedy=(
-                "Run `anabranch reindex --set …` on the server's machine, with --data instead of "
-                "--server."
-            ),
+            remedy="Run `anabranch reindex --set …` on the server's machine, with --data instead "
+            "of --server.",
         )
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from anabranch.config.auth_settings import AuthSettings
-from anabranch.config.settings import Settings
+from anabranch.config.settings import AuthSettings, Settings
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
 from services.api_keys import KEY_PATTERN, ApiKeyAuthenticator

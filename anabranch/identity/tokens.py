@@ -16,8 +16,13 @@ import structlog
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
-from anabranch.config.auth_settings import AuthSettings
-from engines.bounded_body import BodyTooLarge, UndecodableBody, bound_replies
+from anabranch.config.settings import AuthSettings
+from engines.bounded_body import (
+    DECODABLE_HEADERS,
+    BodyTooLarge,
+    UndecodableBody,
+    bound_replies,
+)
 from schemas.api_keys import MAX_GROUPS
 from schemas.errors import Forbidden, TransientError, Unauthenticated
 from schemas.principals import ROLES, Principal, Role, is_valid_tenant
@@ -48,6 +53,7 @@ async def fetch_jwks(url: str) -> bytes:
             httpx2.AsyncClient(
                 timeout=TIMEOUT_S,
                 follow_redirects=False,
+                headers=DECODABLE_HEADERS,
                 event_hooks={"response": [bound_replies(MAX_BYTES)]},
             ) as client,
             client.stream("GET", url, headers={"Accept": "application/json"}) as response,
@@ -225,10 +231,8 @@ class TokenAuthenticator:
             raise Forbidden(
                 f"The claim {self.settings.tenant_claim!r} is not a valid tenant.",
                 code="FORBIDDEN_CLAIMS",
-                remedy=(
-                    "Configure the issuer to set this claim, or set ANABRANCH_AUTH__TENANT_CLAIM "
-                    "to the claim with the tenant."
-                ),
+                remedy="Configure the issuer to set this claim, or set "
+                "ANABRANCH_AUTH__TENANT_CLAIM to the claim with the tenant.",
             )
         role = _read_claim(claims, self.settings.role_claim)
         if role is not None and role not in ROLES:

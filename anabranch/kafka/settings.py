@@ -15,7 +15,7 @@ from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
 from processors import TOPICS
 from schemas.topics import RAW, count_partitions, map_retention_ms
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 
 
 def resolve_topic_partitions(settings: Settings) -> dict[str, int]:

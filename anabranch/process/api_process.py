@@ -8,24 +8,28 @@ import json
 import sys
 from asyncio import TimerHandle, Transport
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from http import HTTPStatus
+from importlib import import_module
 from socket import socket
 from uuid import uuid4
 
 import uvicorn
+from fastapi import FastAPI
 from httptools import HttpParserCallbackError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from anabranch.composition.api import Diagnose, prepare_api
-from anabranch.config.python_release import warn_of_advisories
-from anabranch.config.settings import Settings
+from anabranch.config.settings import ApiSettings, Settings
+from anabranch.config.version import warn_of_advisories
 from anabranch.kafka.settings import wait_for_kafka
 from anabranch.process.data_folder import check_data_folder
 from anabranch.process.database import open_database
 from anabranch.process.tcp_ports import wait_for_free_port
 from api.app import create_app
 from api.problems import MEDIA_TYPE, SECURITY_HEADERS
+from api.services import Services
+from schemas.errors import ConfigurationError
 
 
 def freeze_heap() -> None:
@@ -236,23 +240,25 @@ class UvicornServer(uvicorn.Server):
 
 
 async def serve_api(settings: Settings, diagnose: Diagnose) -> None:
-    """Serve until cancelled. Raises ConfigurationError if the port is taken, before creating
-    anything.
+    """Serve until cancelled. Raises ConfigurationError if a port is taken or a package is missing,
+    before creating anything.
     """
     warn_of_advisories()
     await wait_for_free_port(settings.api.host, settings.api.port, timeout_s=PORT_TIMEOUT_S)
+    open_grpc = await prepare_grpc(settings.api)
     check_data_folder(settings.data_dir)
     await wait_for_kafka(settings)
     async with (
         open_database(settings, is_shared=True) as dsn,
         prepare_api(settings, dsn, diagnose=diagnose) as services,
     ):
+        app = create_app(
+            services,
+            max_requests_per_address=settings.api.requests_per_address,
+            min_upload_bytes_per_s=settings.api.min_upload_rate,
+        )
         config = uvicorn.Config(
-            create_app(
-                services,
-                max_requests_per_address=settings.api.requests_per_address,
-                min_upload_bytes_per_s=settings.api.min_upload_rate,
-            ),
+            app,
             host=settings.api.host,
             port=settings.api.port,
             log_config=None,
@@ -272,7 +278,36 @@ async def serve_api(settings: Settings, diagnose: Diagnose) -> None:
             services.event_feed.close_streams()
             services.runs.interrupt()
 
-        await _serve_until_cancelled(UvicornServer(config), stop_streams)
+        async with open_grpc(app, services):
+            await _serve_until_cancelled(UvicornServer(config), stop_streams)
+
+
+OpenGrpc = Callable[[FastAPI, Services], AbstractAsyncContextManager[int | None]]
+
+
+async def prepare_grpc(settings: ApiSettings) -> OpenGrpc:
+    """Return the function that serves the application over gRPC, or not without a port.
+
+    Raises ConfigurationError if the port is taken or a package is missing.
+    """
+    port = settings.grpc_port
+    if port is None:
+        return lambda app, services: nullcontext()
+    await wait_for_free_port(
+        settings.host, port, option="--set api.grpc_port=PORT", timeout_s=PORT_TIMEOUT_S
+    )
+    try:
+        # Here, because the library is optional and takes time and threads.
+        serve_grpc = import_module("api.grpc.server").serve_grpc
+    except ImportError as error:
+        raise ConfigurationError(
+            f"api.grpc_port is {port}, but a package is missing: {error}.",
+            code="NO_GRPC",
+            remedy="In the clone, run `make install EXTRAS=grpc`. Or unset api.grpc_port.",
+        ) from error
+    return lambda app, services: serve_grpc(
+        app, services.public_url or "http://localhost", settings.host, port
+    )
 
 
 async def _serve_until_cancelled(server: UvicornServer, stop_streams: Callable[[], None]) -> None:

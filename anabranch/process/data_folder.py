@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from anabranch.config.loader import CHOICE_FILE
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
 from sql.embedded.host import find_server_account
@@ -17,6 +18,8 @@ from sql.embedded.host import find_server_account
 LOCK_FILE = "anabranch.lock"
 SERVER_FILE = "server.json"
 LOG_KIND_FILE = "log-kind"
+COMMANDS_LOG_FILE, UP_LOG_FILE = "commands.log", "up.log"
+"""Logs of commands that ran a server, and of `anabranch up`."""
 OWN_NAMES = frozenset(
     {
         LOCK_FILE,
@@ -30,7 +33,8 @@ OWN_NAMES = frozenset(
         "master.key",
         "link.key",
         "shares.key",
-        "commands.log",
+        COMMANDS_LOG_FILE,
+        UP_LOG_FILE,
     }
 )
 """Names in a data folder. One of them identifies it, also before the first start and after a
@@ -38,7 +42,7 @@ restore, except the common names beside other files.
 """
 _COMMON_NAMES = frozenset({"profiles", "blobs", "kafka"})
 """Own names that folders of other programs have too, as a source tree has `profiles`."""
-_WORK_NAMES = frozenset({"models", "run", "tmp", "approvals.json"})
+_WORK_NAMES = frozenset({"models", "run", "tmp", "approvals.json", CHOICE_FILE})
 """Other names in a data folder, which identify none."""
 
 
@@ -126,10 +130,8 @@ def check_data_folder(folder: Path) -> None:
             f"{folder} is not a data folder: it holds "
             f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}.",
             code="NOT_A_DATA_FOLDER",
-            remedy=(
-                "Use an empty or new folder with --data. To ingest the documents in this folder, "
-                "run `anabranch ingest FOLDER`."
-            ),
+            remedy="Use an empty or new folder with --data. To ingest the documents in this "
+            "folder, run `anabranch ingest FOLDER`.",
         )
 
 
@@ -246,8 +248,6 @@ def _build_in_use_error(folder: Path) -> ConfigurationError:
     return ConfigurationError(
         f"{folder} is in use by another server{where}",
         code="DATA_DIR_IN_USE",
-        remedy=(
-            "Stop that server, or use another --data folder. Commands reach it with the same "
-            "--data."
-        ),
+        remedy="Stop that server, or use another --data folder. Commands reach it with the same "
+        "--data.",
     )

@@ -97,8 +97,6 @@ def check_database_exists(
         raise NotFound(
             f"No data folder at {settings.data_dir.resolve()}.",
             code="NO_DATA_FOLDER",
-            remedy=(
-                f"Correct --data, {alternative}or create one there with `anabranch up` or "
-                "`anabranch ingest`."
-            ),
+            remedy=f"Correct --data, {alternative}or create one there with `anabranch up` or "
+            "`anabranch ingest`.",
         )

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from anabranch.config.settings import Settings
-from anabranch.encryption.local_keys import overwrite_and_delete
+from anabranch.encryption.codec import overwrite_and_delete
 from anabranch.process.data_folder import LOCK_FILE, find_server, is_locked, lock_folder
 from anabranch.process.database import resolve_embedded_root
 from schemas.errors import ConfigurationError, NotFound

@@ -7,21 +7,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.config.settings import Settings
-from anabranch.encryption.codec import open_key_file, parse_master_key, resolve_master_key
-from anabranch.encryption.local_keys import finish_rotation, prepare_next_master_key
+from anabranch.encryption.codec import (
+    finish_rotation,
+    open_key_file,
+    parse_master_key,
+    prepare_next_master_key,
+    resolve_master_key,
+)
 from anabranch.process.data_folder import check_not_in_use
 from schemas.errors import ConfigurationError, KeyLost
 from schemas.ports.keys import StoredKey
+from sql.database import close_pool, open_pool
 from sql.operations.keystore import MasterKeyRotation, PgKeystore
 from sql.operations.migrate import migrate
-from sql.pool import close_pool, open_pool
+from streams.cloudevents import compute_mac, derive_signing_key
 from streams.payload_keys import (
     KeyWrapper,
     compute_master_key_fingerprint,
     unwrap_signing_key,
     wrap_signing_key,
 )
-from streams.signatures import compute_mac, derive_signing_key
 
 APPLICATION_NAME = "anabranch keys"
 
@@ -48,10 +53,8 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
             await keystore.ensure_master_key(
                 compute_master_key_fingerprint(old_key), key_file.id if key_file else None
             )
-            old_wrapping, new_wrapping = (
-                KeyWrapper(old_key, key_file),
-                KeyWrapper(new_key, key_file),
-            )
+            old_wrapping = KeyWrapper(old_key, key_file)
+            new_wrapping = KeyWrapper(new_key, key_file)
 
             def rewrap(stored: StoredKey) -> StoredKey:
                 try:
@@ -88,10 +91,8 @@ def _resolve_new_key(settings: Settings, new_key_file: Path | None) -> bytes:
         raise ConfigurationError(
             "The master key is set by ANABRANCH_LOG__MASTER_KEY, and no new key was given.",
             code="NO_NEW_KEY",
-            remedy=(
-                "Create one (openssl rand -base64 32 > new.key; chmod 600 new.key), and add "
-                "--new-key-file new.key"
-            ),
+            remedy="Create one (openssl rand -base64 32 > new.key; chmod 600 new.key), and add "
+            "--new-key-file new.key",
         )
     provided_key = None
     if new_key_file is not None:

@@ -16,6 +16,7 @@ from structlog.typing import ExcInfo
 
 from anabranch.config.settings import LoggingSettings
 from anabranch.process.terminal import escape_controls, get_unescaped
+from schemas.errors import ConfigurationError
 
 LIBRARY_LEVELS = {
     "faust": logging.WARNING,
@@ -29,11 +30,18 @@ LIBRARY_LEVELS = {
     "uvicorn": logging.WARNING,
 }
 
+_JSON_RENDERERS: list[Any] = [
+    structlog.processors.format_exc_info,
+    structlog.processors.JSONRenderer(),
+]
 MULTILINE_FIELDS = frozenset({"exception", "stack"})
 
 
 def configure_logs(settings: LoggingSettings) -> None:
-    """Configure this process, including libraries that use standard logging."""
+    """Configure this process, including libraries that use standard logging.
+
+    Raises ConfigurationError if the file cannot be written.
+    """
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -61,20 +69,34 @@ def configure_logs(settings: LoggingSettings) -> None:
             ),
         ]
         if is_console
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        else _JSON_RENDERERS
     )
     # The renderers escape foreign texts themselves, and their colors must pass.
     handler = logging.StreamHandler(get_unescaped(sys.stderr))
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
-        )
-    )
+    handler.setFormatter(_make_formatter(shared, renderers))
+    handlers: list[logging.Handler] = [handler]
+    if settings.file is not None:
+        try:
+            file = logging.FileHandler(settings.file, encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(
+                f"Cannot write {settings.file}: {error.strerror}.", remedy="Change logging.file."
+            ) from error
+        # Not the line of each document and question, so that it stays small.
+        file.setLevel(logging.WARNING)
+        file.setFormatter(_make_formatter(shared, _JSON_RENDERERS))
+        handlers.append(file)
     # Replaces the handlers that libraries have installed.
-    logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.basicConfig(handlers=handlers, level=level, force=True)
     for name, floor in LIBRARY_LEVELS.items():
         logging.getLogger(name).setLevel(max(level, floor))
+
+
+def _make_formatter(shared: list[Any], renderers: list[Any]) -> logging.Formatter:
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+    )
 
 
 def _escape_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

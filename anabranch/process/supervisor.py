@@ -1,4 +1,4 @@
-"""`up`: run Postgres, the API and the worker as separate processes."""
+"""`up`: run Postgres, the API and the worker as processes, and wait until they are ready."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+import httpx2
 import structlog
 
 from anabranch.config.settings import Settings
 from anabranch.process.data_folder import (
     SERVER_FILE,
+    UP_LOG_FILE,
     ServerInfo,
     check_data_folder,
     check_not_in_use,
@@ -32,12 +34,49 @@ from anabranch.process.data_folder import (
 from anabranch.process.database import open_database, strip_password
 from anabranch.process.fork_server import STDERR_FD, ForkedProcess, ForkServer
 from anabranch.process.ingress_settings import check_ingress_settings
+from anabranch.process.logs import configure_logs
 from anabranch.process.tcp_ports import find_free_port, wait_for_free_port
 from schemas.errors import FatalError
+
+PROGRESS_INTERVAL_S = 10.0
+POLL_S = 0.03
+
+
+async def wait_until_ready(url: str, report: Path | None) -> dict[str, str | None]:
+    """Wait for API and worker; returns the worker's report."""
+    loop = asyncio.get_running_loop()
+    reported_at = loop.time()
+    # HTTP on this machine needs no certificates, which take 30 ms to read.
+    async with httpx2.AsyncClient(timeout=5, verify=False) as client:
+        while missing := await _fetch_missing(client, f"{url}/readyz"):
+            if loop.time() - reported_at > PROGRESS_INTERVAL_S:
+                reported_at = loop.time()
+                log.info("startup_waiting", missing=missing)
+            await asyncio.sleep(POLL_S)
+    while report is not None and not report.exists():
+        await asyncio.sleep(POLL_S)
+    return dict(json.loads(report.read_text())) if report else {}
+
+
+async def _fetch_missing(client: httpx2.AsyncClient, url: str) -> dict[str, str]:
+    """Fetch what is not ready yet, and why."""
+    try:
+        response = await client.get(url)
+    except httpx2.HTTPError:
+        return {"api": "does not answer yet"}
+    if response.status_code == 200:
+        return {}
+    return {
+        name: line["detail"]
+        for name, line in response.json().get("dependencies", {}).items()
+        if not line["ok"]
+    } or {"api": f"answers {response.status_code}"}
+
 
 EXIT_MISCONFIGURED = 2
 HEALTHY_S = 30.0
 STOP_TIMEOUT_S = 8.0
+MAX_LOG_BYTES = 5 * 1024 * 1024
 MAX_FIRST_STARTS = 5
 
 
@@ -135,7 +174,7 @@ class ChildProcess:
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 RUN_FOLDER = "run"
-READINESS_MODULE = "anabranch.process.readiness"
+READINESS_MODULE = "anabranch.process.supervisor"
 PORT_TIMEOUT_S = 5.0
 
 
@@ -169,6 +208,13 @@ async def run_server(
             else secrets.token_urlsafe(32)
         )
         stack.enter_context(lock_folder(plan.settings.data_dir))
+        # A command that runs a server has a log of its own.
+        if plan.output is None and plan.settings.logging.file is None:
+            logging = plan.settings.logging.model_copy(
+                update={"file": _open_log_file(plan.settings.data_dir)}
+            )
+            configure_logs(logging)
+            plan = replace(plan, settings=plan.settings.model_copy(update={"logging": logging}))
         # Before anything is stored: the order of revisions depends on the kind of log.
         store_log_kind(plan.settings.data_dir, plan.settings)
         port = plan.settings.api.port or find_free_port(plan.settings.api.host)
@@ -191,6 +237,15 @@ async def run_server(
         write_server(plan.settings.data_dir / SERVER_FILE, server)
         stack.callback((plan.settings.data_dir / SERVER_FILE).unlink, missing_ok=True)
         yield server, failed
+
+
+def _open_log_file(folder: Path) -> Path:
+    """Return the file to log to; the one before is kept once it is large."""
+    file = folder / UP_LOG_FILE
+    if file.exists() and file.stat().st_size > MAX_LOG_BYTES:
+        file.replace(f"{file}.1")
+    file.touch(mode=0o600)
+    return file
 
 
 async def _check_plan(plan: LaunchPlan) -> None:
@@ -223,7 +278,7 @@ def _includes_ingress(stages: Sequence[str]) -> bool:
     if tuple(stages) in ((), ("all",)):
         return bool(stages)
     # The stages import most of the program, which the usual start leaves to the fork server.
-    from anabranch.process.stage_selection import select_stages
+    from anabranch.process.ingress_settings import select_stages
     from processors import receive
 
     return receive.STAGE in select_stages(stages)
@@ -241,13 +296,12 @@ def _resolve_folder(plan: LaunchPlan) -> Iterator[Settings]:
 
 
 def _build_variables(plan: LaunchPlan, dsn: str) -> dict[str, str]:
-    variables = {
-        "ANABRANCH_DATA_DIR": str(plan.settings.data_dir),
-        "ANABRANCH_DATABASE__URL": dsn,
-    }
+    variables = {"ANABRANCH_DATA_DIR": str(plan.settings.data_dir), "ANABRANCH_DATABASE__URL": dsn}
     # A child has a database URL, with which a new keystore would get no key file.
     if key_file := plan.settings.resolve_key_file():
         variables["ANABRANCH_LOG__KEY_FILE"] = str(key_file)
+    if log_file := plan.settings.logging.file:
+        variables["ANABRANCH_LOGGING__FILE"] = str(log_file.absolute())
     return variables
 
 
@@ -332,7 +386,7 @@ async def _wait_for_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
 async def _wait_for_server(
     plan: LaunchPlan, dsn: str, port: int, token: str, failed: asyncio.Future[None]
 ) -> ServerInfo:
-    from anabranch.process.readiness import wait_until_ready
+    from anabranch.process.supervisor import wait_until_ready
 
     settings = plan.settings
     # A wildcard address is one to listen on, not to connect to.

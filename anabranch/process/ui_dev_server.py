@@ -53,11 +53,7 @@ async def run_ui_dev_server(server: ServerInfo, checkout: Path = CHECKOUT) -> As
         "hatch_build.py",
         *("npm", "run", "dev", "--", "--port", str(port), "--strictPort"),
         cwd=checkout,
-        env={
-            **os.environ,
-            "ANABRANCH_UI_API": server.url,
-            "ANABRANCH_UI_TOKEN": server.token,
-        },
+        env={**os.environ, "ANABRANCH_UI_API": server.url, "ANABRANCH_UI_TOKEN": server.token},
         stdin=asyncio.subprocess.DEVNULL,
         # stdout is for results.
         stdout=sys.stderr,

@@ -19,14 +19,12 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
-from anabranch.config.python_release import warn_of_advisories
 from anabranch.config.settings import Settings
-from anabranch.config.version import get_program_version
+from anabranch.config.version import get_program_version, warn_of_advisories
 from anabranch.kafka.settings import wait_for_kafka
 from anabranch.process.data_folder import check_data_folder
 from anabranch.process.database import open_database
-from anabranch.process.ingress_settings import check_ingress_settings
-from anabranch.process.stage_selection import select_stages
+from anabranch.process.ingress_settings import check_ingress_settings, select_stages
 from anabranch.process.tcp_ports import wait_for_free_port
 from processors import receive
 from services.engines import make_outdated_error
@@ -128,7 +126,9 @@ async def run_worker(settings: Settings, stages: Iterable[str], report: Path | N
     metrics_address = (settings.worker.metrics_host, settings.worker.metrics_port)
     if any(stage is receive.STAGE for stage in selected_stages):
         check_ingress_settings(settings)
-    warn_of_advisories()
+    # Beside an API, which warns of them.
+    if report is None:
+        warn_of_advisories()
     await wait_for_free_port(*metrics_address, option="--metrics-port")
     check_data_folder(settings.data_dir)
     await wait_for_kafka(settings)

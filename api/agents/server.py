@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import cache
+from itertools import count
 from typing import Any
 from uuid import UUID
 
 import httpx2
 import mcp_types
 from mcp import MCPError
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic import ValidationError
@@ -23,7 +25,7 @@ from pydantic import ValidationError
 from api.agents.tools import FEEDBACK_TOOL, TOOLS, ApiCaller, Tool, ToolFailure
 from api.problems import format_remedy
 from retrieval.prompting import normalize_whitespace
-from schemas.validation_errors import format_invalid_fields
+from schemas.errors import format_invalid_fields
 
 NAME = "anabranch"
 DOCUMENT_URI = "anabranch://documents/"
@@ -46,14 +48,21 @@ OpenHttp = Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]
 
 def build_server(open_http: OpenHttp, version: str, *, with_feedback: bool = False) -> Server[Any]:
     """Build the server. It changes nothing, except that it stores feedback if `with_feedback`."""
+    # One function: its handlers share the tools and the client.
     tools = {tool.name: tool for tool in (*TOOLS, *((FEEDBACK_TOOL,) if with_feedback else ()))}
 
     async def list_tools(_: object, params: object) -> mcp_types.ListToolsResult:
         return mcp_types.ListToolsResult(tools=[describe_tool(tool) for tool in tools.values()])
 
     async def call_tool(
-        _: object, params: mcp_types.CallToolRequestParams
+        context: ServerRequestContext[Any], params: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult:
+        steps = count(1)
+
+        async def report_step(name: str) -> None:
+            await context.session.report_progress(next(steps), message=name)
+
+        asks_progress = "progress_token" in (context.meta or {})
         tool = tools.get(params.name)
         if tool is None:
             raise MCPError(
@@ -63,11 +72,12 @@ def build_server(open_http: OpenHttp, version: str, *, with_feedback: bool = Fal
         try:
             arguments = tool.arguments.model_validate(params.arguments or {})
             async with open_http() as http:
-                body = await tool.call(ApiCaller(http), arguments)
+                caller = ApiCaller(http, report_step if asks_progress else None)
+                body = await tool.call(caller, arguments)
         except ValidationError as error:
             errors = error.errors()[:5]
             failure = ToolFailure(
-                f"{format_invalid_fields(errors)}.", "INVALID_REQUEST", format_remedy(errors)
+                format_invalid_fields(errors), "INVALID_REQUEST", format_remedy(errors)
             )
             return build_error_result(failure)
         except ToolFailure as failure:
@@ -139,12 +149,14 @@ def build_server(open_http: OpenHttp, version: str, *, with_feedback: bool = Fal
     )
 
 
-def create_http_manager(server: Server[Any]) -> StreamableHTTPSessionManager:
+def create_http_manager(server: Server[Any], message: bytes) -> StreamableHTTPSessionManager:
     """Create a manager for one message over HTTP.
 
-    Its checks of Host and Origin are off: BrowserGuardMiddleware has made them.
+    Only a message that asks for progress is answered by a stream. Checks of Host and Origin are
+    off: BrowserGuardMiddleware has made them.
     """
-    return StreamableHTTPSessionManager(server, json_response=True, stateless=True)
+    is_json = b'"progressToken"' not in message
+    return StreamableHTTPSessionManager(server, json_response=is_json, stateless=True)
 
 
 @cache
@@ -157,9 +169,7 @@ def describe_tool(tool: Tool) -> mcp_types.Tool:
         input_schema=tool.arguments.model_json_schema(),
         output_schema={**output, "properties": {"content_notice": notice, **output["properties"]}},
         annotations=mcp_types.ToolAnnotations(
-            read_only_hint=tool.is_read_only,
-            destructive_hint=False,
-            open_world_hint=False,
+            read_only_hint=tool.is_read_only, destructive_hint=False, open_world_hint=False
         ),
     )
 

@@ -5,20 +5,23 @@ role, tenant, readers and limits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from api.responses import JsonObject, Page, ResponseModel
 from api.routes.collections import DocumentCollection
 from api.routes.runs import RunArtifacts
-from schemas.errors import NotFound
+from api.sse import iterate_events
+from schemas.errors import NotFound, join_sentences
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
+from schemas.models import Request, get_description
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from schemas.responses import JsonObject, Page, ResponseModel
 
 CHUNKS_PER_REQUEST = 500
 RECORDING_WAIT_S, RECORDING_POLL_S = 5.0, 0.1
@@ -28,11 +31,14 @@ DOCUMENT_FIELDS = (
 )
 
 
+ReportStep = Callable[[str], Awaitable[None]]
+
+
 class ToolFailure(Exception):
     """A call that the API refused. The text holds reason, remedy and code."""
 
     def __init__(self, detail: str, code: str, remedy: str = "") -> None:
-        super().__init__(f"{detail} {remedy}".rstrip() + f" [{code}]")
+        super().__init__(f"{join_sentences(detail, remedy)} [{code}]")
         self.code = code
 
 
@@ -41,16 +47,12 @@ class ApiCaller:
     """Calls the HTTP API. Raises ToolFailure for a problem, and if the server does not answer."""
 
     http: httpx2.AsyncClient
+    report_step: ReportStep | None = None
+    """Receives each step of an answer, if the agent asks for progress."""
 
     async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        try:
+        with self._translate_errors():
             response = await self.http.request(method, path, **options)
-        except httpx2.HTTPError as error:
-            raise ToolFailure(
-                f"{self.http.base_url} does not answer: {str(error) or type(error).__name__}.",
-                "SERVER_UNREACHABLE",
-                "Start it with `anabranch up`.",
-            ) from error
         if response.is_error:
             raise _parse_failure(response)
         return response
@@ -61,13 +63,59 @@ class ApiCaller:
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return dict((await self.request("POST", path, json=body)).json())
 
+    async def follow_answer(self, body: dict[str, Any], report_step: ReportStep) -> dict[str, Any]:
+        """Answer a question by server-sent events, and report the steps on the way."""
+        with self._translate_errors():
+            async with self.http.stream(
+                "POST", "/v1/query", json={**body, "stream": True}
+            ) as reply:
+                if reply.is_error:
+                    await reply.aread()
+                    raise _parse_failure(reply)
+                async for event, data in iterate_events(reply):
+                    if event == "step":
+                        await report_step(data["name"])
+                    elif event == "answer":
+                        return data
+                    elif event == "error":
+                        raise _to_failure(data)
+        raise ToolFailure("The answer broke off.", "SERVER_UNREACHABLE", "Ask again.")
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx2.HTTPError as error:
+            raise ToolFailure(
+                f"{self.http.base_url} does not answer: {str(error) or type(error).__name__}.",
+                "SERVER_UNREACHABLE",
+                "Start it with `anabranch up`.",
+            ) from error
+
 
 def _parse_failure(response: httpx2.Response) -> ToolFailure:
     try:
-        problem = dict(response.json())
-        return ToolFailure(problem["detail"], problem["code"], problem["remedy"])
+        return _to_failure(dict(response.json()))
     except (ValueError, TypeError, KeyError):
         return ToolFailure(response.text[:500], f"HTTP_{response.status_code}")
+
+
+REMEDY_BY_PATH = {
+    "documents": "Use `search` or the list of resources to find documents.",
+    "runs": "Use a `run_id` that `search` or `answer` returned.",
+    "collections": "Use `list_collections`.",
+}
+
+
+def _to_failure(problem: dict[str, Any]) -> ToolFailure:
+    """Return the failure of a problem. An agent has tools in place of the calls of the API."""
+    remedy = str(problem["remedy"])
+    _, is_call, path = remedy.partition(" /v1/")
+    if is_call:
+        remedy = next(
+            (text for start, text in REMEDY_BY_PATH.items() if path.startswith(start)), ""
+        )
+    return ToolFailure(problem["detail"], problem["code"], remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +131,14 @@ class Tool:
 def select_fields(model: type[BaseModel], *names: str) -> type[BaseModel]:
     """Create a model of some fields, so that a tool's arguments are described once."""
     fields: dict[str, Any] = {
-        name: (model.model_fields[name].annotation, model.model_fields[name]) for name in names
+        name: (
+            Annotated[
+                model.model_fields[name].annotation,
+                Field(description=get_description(model, name)),
+            ],
+            model.model_fields[name],
+        )
+        for name in names
     }
     return create_model(model.__name__, __config__=ConfigDict(extra="forbid"), **fields)
 
@@ -94,22 +149,26 @@ def to_body(arguments: BaseModel) -> dict[str, Any]:
 
 
 async def search(api: ApiCaller, arguments: BaseModel) -> dict[str, Any]:
-    return await api.post("/v1/search", to_body(arguments))
+    found = await api.post("/v1/search", to_body(arguments))
+    if (missing := found["trace"]["missing_collections"]) and not found["results"]:
+        detail = f"There is no collection {', '.join(map(repr, missing))}."
+        raise ToolFailure(detail, "NO_SUCH_COLLECTION", "Use `list_collections`.")
+    return found
 
 
 async def answer(api: ApiCaller, arguments: BaseModel) -> dict[str, Any]:
     # The citations hold the quotes; the passages around them would fill the agent's context.
-    return await api.post("/v1/query", {**to_body(arguments), "return_context": False})
+    body = {**to_body(arguments), "return_context": False}
+    if api.report_step is not None:
+        return await api.follow_answer(body, api.report_step)
+    return await api.post("/v1/query", body)
 
 
-class FetchArguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class FetchArguments(Request):
     id: UUID = Field(description="`document_id` of a result, a citation or a resource.")
     page: int | None = Field(None, ge=1, description="Start at this page, from 1.")
-    char_start: int | None = Field(
-        None, ge=0, description="Start at this character, such as `char_start` of a span."
-    )
+    char_start: int | None = Field(None, ge=0)
+    """Start at this character, such as `char_start` of a span."""
     max_characters: int = Field(20_000, ge=1, le=200_000, description="Maximum length of `text`.")
 
 
@@ -122,9 +181,8 @@ class FetchedText(ResponseModel):
     url: str = Field(description="The document in the web UI.")
     char_start: int = Field(description="Where `text` starts in the document.")
     characters: int = Field(description="Length of the whole document.")
-    next_start: int | None = Field(
-        description="`char_start` of the rest; null at the end of the document."
-    )
+    next_start: int | None
+    """`char_start` of the rest; null at the end of the document."""
     metadata: JsonObject = Field(description="Fields of the document.")
 
 
@@ -175,9 +233,7 @@ async def _find_page(api: ApiCaller, path: str, page: int) -> int:
     )
 
 
-class ExplainArguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ExplainArguments(Request):
     run_id: UUID = Field(description="`run_id` of a search or an answer.")
     candidates: int = Field(10, ge=0, le=100, description="Maximum number of candidates.")
 

@@ -1,36 +1,40 @@
-"""Create the application: middleware and routes, one file per resource, around services."""
+"""Create the application: middleware and routes, one file per resource, around services.
+
+FastAPI's OpenAPI document is completed by credentials, roles, and the errors of each operation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, FastAPI
 
 from api import problems
 from api.agents import route as agent_route
-from api.app.openapi import complete_document
-from api.authentication import AuthenticationMiddleware
-from api.browser_guard import BrowserGuardMiddleware, SecurityHeadersMiddleware
 from api.middleware import (
+    AuthenticationMiddleware,
     BasePathMiddleware,
     BodyLimitMiddleware,
+    CompressionMiddleware,
     ConcurrencyLimitMiddleware,
     RequestIdMiddleware,
 )
-from api.operations import OperationRoute, require_role
+from api.operations import PUBLIC, Operation, OperationRoute, require_role, validate_input
+from api.problems import MEDIA_TYPE, Problem
 from api.routes import (
     collections,
     config,
     credentials,
     dead_letters,
-    docs,
     documents,
     entities,
     erasures,
     events,
     exams,
+    experiments,
     facts,
     files,
     generations,
@@ -41,15 +45,67 @@ from api.routes import (
     monitoring,
     openai,
     queries,
+    questions,
     replays,
-    root,
     runs,
     sources,
     ui,
 )
 from api.services import Services
-from api.sessions import SessionCookieMiddleware
-from api.validation import validate_input
+from api.sessions import BrowserGuardMiddleware, SecurityHeadersMiddleware, SessionCookieMiddleware
+from schemas.ingest import IngestRequest
+
+CREDENTIAL_DESCRIPTION = "An API key, a JSON Web Token of the configured issuer, or the local token"
+# By status. Every operation may answer these.
+COMMON_PROBLEMS: Mapping[str, str] = {
+    "422": "The request is invalid: `INVALID_REQUEST`, `UNKNOWN_PARAMETER`, `REPEATED_PARAMETER`",
+    "4XX": "Another error of the request: `BAD_REQUEST`, `METHOD_NOT_ALLOWED`",
+    "5XX": "Temporarily unavailable, retry: `BUSY`, `DATABASE_UNAVAILABLE`, `LOG_UNAVAILABLE`",
+}
+# By status. Every operation that requires a credential may answer these.
+ACCESS_PROBLEMS: Mapping[str, str] = {
+    "401": "No valid credential: `UNAUTHENTICATED`",
+    "403": (
+        "The credential's role, tenant or readers do not allow it: `FORBIDDEN_ROLE`, "
+        "`LIMITED_TO_READERS`, `FORBIDDEN`"
+    ),
+    "429": "Too many failed authentications from this address: `TOO_MANY_FAILURES`",
+}
+
+
+def complete_document(
+    document: dict[str, Any], operations: Mapping[str, Operation]
+) -> dict[str, Any]:
+    components = document.setdefault("components", {})
+    components["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer", "description": CREDENTIAL_DESCRIPTION}
+    }
+    # FastAPI does not collect models that only hand-written parts refer to.
+    for model in (Problem, IngestRequest):
+        components["schemas"][model.__name__] = model.model_json_schema()
+    for operation in (
+        operation for path in document["paths"].values() for operation in path.values()
+    ):
+        declared = operations[operation["operationId"]]
+        problems = dict(COMMON_PROBLEMS)
+        if declared.role is not PUBLIC:
+            operation["security"] = [{"bearer": []}]
+            operation["x-needed-role"] = declared.role
+            problems |= ACCESS_PROBLEMS
+        for status, codes in declared.list_problems():
+            problems[status] = f"{problems[status]}, {codes}" if status in problems else codes
+        # Replaces FastAPI's own description of validation errors (422), which are problems here.
+        operation["responses"] |= {
+            status: {
+                "description": text,
+                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            }
+            for status, text in sorted(problems.items())
+        }
+    for name in ("HTTPValidationError", "ValidationError"):
+        components["schemas"].pop(name, None)
+    return document
+
 
 VERSION = "0.1.0"
 
@@ -60,7 +116,9 @@ RESOURCES = (
     collections,
     files,
     queries,
+    questions,
     facts,
+    experiments,
     entities,
     erasures,
     replays,
@@ -94,8 +152,6 @@ def include_resources() -> APIRouter:
     router.include_router(openai.router, dependencies=checks)
     # The calls that an agent's message leads to are validated.
     router.include_router(agent_route.router, dependencies=[Depends(require_role)])
-    router.include_router(docs.router)
-    router.include_router(root.router)
     router.include_router(ui.router)
     return router
 
@@ -117,6 +173,7 @@ def create_app(
     # The first that holds a build is served.
     app.state.ui_folders = ui_folders
     # What is added last runs first: headers and the request id come before any refusal.
+    app.add_middleware(CompressionMiddleware)
     app.add_middleware(
         AuthenticationMiddleware,
         authenticate=services.authenticate,
@@ -147,11 +204,7 @@ def create_routes() -> FastAPI:
     # FastAPI's own documentation pages fetch scripts from the network; api.routes.docs serves them
     # locally.
     app = FastAPI(
-        title="Anabranch",
-        version=VERSION,
-        description=description,
-        docs_url=None,
-        redoc_url=None,
+        title="Anabranch", version=VERSION, description=description, docs_url=None, redoc_url=None
     )
     # Each resource has one address: other spellings are 404.
     app.router.redirect_slashes = False

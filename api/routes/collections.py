@@ -1,4 +1,4 @@
-"""Collections: list and get, set the default profile, delete."""
+"""Collections: list and get, configure, delete."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from api.dependencies import Caller, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
-from api.responses import Page, ResponseModel, Time
+from api.services import Caller, ServicesDep, WholeTenant
+from schemas.generations import ChunkSizes, EntitySchema
+from schemas.models import Request
 from schemas.questions import ProfileName
+from schemas.responses import Page, ResponseModel, Time
 
 router = APIRouter(route_class=OperationRoute, prefix="/collections", tags=["collections"])
 # A name may contain slashes.
@@ -33,21 +35,27 @@ class DocumentCollection(ResponseModel):
     documents: int = Field(description="Searchable documents.")
     chunks: int
     languages: list[str]
-    default_profile: str | None = Field(
-        description="Workflow profile of questions that name the collection and no profile."
-    )
-    deletion: CollectionDeletion | None = Field(
-        description="A deletion in progress; of a single collection also the latest one."
-    )
+    default_profile: str | None
+    """Workflow profile of questions that name the collection and no profile."""
+    chunking: str | None
+    """Chunking profile that `chunk` was read from."""
+    chunk: ChunkSizes | None
+    """Chunk sizes for its documents. Null: those of the generation."""
+    extract: EntitySchema | None
+    """Entity schema for its documents. Null: that of the generation."""
+    deletion: CollectionDeletion | None
+    """A deletion in progress; of a single collection also the latest one."""
 
 
-class CollectionSettings(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class CollectionSettings(Request):
+    """Settings to change. Null unsets a setting; an omitted one keeps its value."""
 
-    default_profile: ProfileName | None = Field(
-        description="Workflow profile of questions that name the collection and no profile. Null "
-        "unsets it."
-    )
+    default_profile: ProfileName | None = None
+    """Workflow profile of questions that name the collection and no profile."""
+    chunking: ProfileName | None = None
+    """Chunking profile for documents that arrive from now on."""
+    extract: EntitySchema | None = None
+    """Entity schema for documents that arrive from now on."""
 
 
 class AcceptedDeletion(ResponseModel):
@@ -58,7 +66,7 @@ class AcceptedDeletion(ResponseModel):
 @router.get("", operation_id="list_collections")
 @operation("reader")
 async def list_collections(services: ServicesDep, caller: Caller) -> Page[DocumentCollection]:
-    """List collections that have documents, a default profile or a deletion in progress."""
+    """List collections that have documents, settings or a deletion in progress."""
     items = await services.collections.list_collections(caller)
     return Page[DocumentCollection].model_validate({"items": items, "next": None})
 
@@ -81,10 +89,13 @@ async def configure_collection(
     services: ServicesDep,
     caller: WholeTenant,
 ) -> DocumentCollection:
-    """Set or unset the default profile. The collection need not have documents yet."""
-    fields = await services.collections.set_default_profile(
-        caller, collection, settings.default_profile
-    )
+    """Change settings of a collection, which need not have documents yet.
+
+    `chunking` and `extract` hold for documents that are sent from now on: send others again with
+    `force`.
+    """
+    changes = settings.model_dump(mode="json", include=settings.model_fields_set)
+    fields = await services.collections.configure(caller, collection, changes)
     return DocumentCollection.model_validate(fields)
 
 

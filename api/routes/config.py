@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import Field
 
-from api.dependencies import ServicesDep
 from api.operations import OperationRoute, operation
-from api.responses import JsonObject, Page, ResponseModel
-from schemas.profiles import NamedProfile, ProfileType, ReloadedConfig
-from schemas.setting_values import SettingValue
+from api.services import ServicesDep
+from schemas.models import Request
+from schemas.profiles import NamedProfile, ProfileType, ReloadedConfig, SettingValue
+from schemas.responses import JsonObject, Page, ResponseModel
 
 router = APIRouter(route_class=OperationRoute)
 
@@ -36,6 +36,51 @@ async def list_settings(services: ServicesDep) -> Page[SettingValue]:
 async def get_config_schema(services: ServicesDep) -> ConfigSchema:
     """Get the JSON Schemas of the settings and of the profiles."""
     return ConfigSchema.model_validate(services.get_config_schema())
+
+
+class LocalModelServer(ResponseModel):
+    url: str
+    models: list[str]
+
+
+class ChatModelState(ResponseModel):
+    """The model that writes answers, and those that this machine serves."""
+
+    url: str | None
+    model: str | None = Field(description="Null without a chat model: answers are quotes.")
+    is_chosen: bool = Field(description="Whether it was chosen by this call.")
+    can_choose: bool = Field(description="False if the settings name a chat model.")
+    servers: list[LocalModelServer] = Field(description="Model servers of the API's machine.")
+
+
+class ChatModelRequest(Request):
+    url: str = Field(max_length=2048, description="`url` of a server in `servers`.")
+    model: str = Field(max_length=200, description="One of its models.")
+
+
+@router.get("/chat-model", tags=["config"], operation_id="get_chat_model")
+@operation("operator")
+async def get_chat_model(services: ServicesDep) -> ChatModelState:
+    """Get the chat model, and find the model servers of the API's machine."""
+    return ChatModelState.model_validate(await services.chat_model.describe())
+
+
+@router.put("/chat-model", tags=["config"], operation_id="choose_chat_model")
+@operation(
+    "operator",
+    problems="404 NO_LOCAL_MODEL 422 CHAT_CONFIGURED",
+    audit=("chat_model.chosen", "{model}"),
+)
+async def choose_chat_model(body: ChatModelRequest, services: ServicesDep) -> ChatModelState:
+    """Let a model of this machine write the answers, also after a restart."""
+    return ChatModelState.model_validate(await services.chat_model.choose(body.url, body.model))
+
+
+@router.delete("/chat-model", tags=["config"], operation_id="clear_chat_model")
+@operation("operator", problems="422 CHAT_CONFIGURED", audit=("chat_model.cleared", "{model}"))
+async def clear_chat_model(services: ServicesDep) -> ChatModelState:
+    """Answer by quotes again, without a chat model."""
+    return ChatModelState.model_validate(await services.chat_model.clear())
 
 
 @router.post("/reload-config", tags=["config"], operation_id="reload_config")

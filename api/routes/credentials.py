@@ -9,7 +9,8 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 
-from api.dependencies import (
+from api.operations import OperationRoute, operation
+from api.services import (
     Caller,
     FromTime,
     PageCursor,
@@ -18,8 +19,6 @@ from api.dependencies import (
     UntilTime,
     WholeTenant,
 )
-from api.operations import OperationRoute, operation
-from api.responses import Page, ResponseModel, Time
 from api.sessions import LINK_LIFETIME_S
 from schemas.api_keys import (
     KEY_ID_PATTERN,
@@ -31,6 +30,7 @@ from schemas.api_keys import (
 )
 from schemas.errors import Forbidden
 from schemas.principals import AuditOutcome
+from schemas.responses import Page, ResponseModel, Time
 
 router = APIRouter(route_class=OperationRoute)
 KeyId = Annotated[

@@ -8,10 +8,10 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from api.dependencies import IdPrefix, PageCursor, PageLimit, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
-from api.responses import Page, ResponseModel, Time
+from api.services import IdPrefix, PageCursor, PageLimit, PageSort, ServicesDep, WholeTenant
 from schemas.replay_requests import DiscardRequest, RedriveRequest
+from schemas.responses import Page, ResponseModel, Time
 
 router = APIRouter(route_class=OperationRoute, prefix="/dead-letters")
 
@@ -78,6 +78,7 @@ async def list_dead_letters(
         ),
     ] = None,
     id_prefix: IdPrefix = None,
+    sort: PageSort = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[DeadLetter]:
@@ -88,6 +89,7 @@ async def list_dead_letters(
         code=code,
         text=text,
         id_prefix=id_prefix,
+        sort=sort,
         after=after,
         limit=limit,
     )

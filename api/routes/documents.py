@@ -9,72 +9,27 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
-from api.dependencies import Caller, PageCursor, PageLimit, RevisionNumber, ServicesDep
 from api.operations import OperationRoute, operation
-from api.responses import (
+from api.services import Caller, PageCursor, PageLimit, PageSort, RevisionNumber, ServicesDep
+from schemas.errors import NotFound, unknown_document_error
+from schemas.ingest import DocumentState
+from schemas.responses import (
     AcceptedChange,
-    Day,
-    ErrorDetail,
+    Document,
+    DocumentStatus,
     JsonObject,
     NumberedPage,
     Page,
     ResponseModel,
-    StageStatus,
     Time,
 )
-from schemas.errors import NotFound, unknown_document_error
-from schemas.ingest import DocumentState
-from schemas.values import Amendment, BlobRef, Notice, Span, Transcript
+from schemas.values import Amendment, Span, Transcript
 
 router = APIRouter(route_class=OperationRoute, tags=["documents"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
 MARKDOWN_RESPONSE: dict[int | str, JsonObject] = {
     200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}
 }
-
-
-class Document(ResponseModel):
-    """A document with its latest revision.
-
-    Before any of its events is admitted, most fields are null.
-    """
-
-    document_id: UUID
-    external_id: str | None = Field(description="The producer's own id.")
-    source: str | None = Field(description="`ce_source` of the producer.")
-    source_uri: str | None
-    filename: str | None
-    media_type: str | None
-    title: str | None
-    language: str | None = Field(description="BCP 47.")
-    collection: str | None
-    tags: list[str]
-    metadata: JsonObject
-    document_date: Day | None
-    content_sha256: str | None
-    blob: BlobRef | None = Field(description="The original file.")
-    bytes: int | None = Field(description="Size of the original file.")
-    revision: int = Field(description="The latest revision; 0 before the first is admitted.")
-    received_at: Time | None
-    ingestion_job_id: UUID | None = Field(description="Job of the latest revision.")
-    visible_revision: int | None = Field(description="The revision that queries see.")
-    state: str = Field(description="State of the latest revision.")
-    chunks_count: int | None
-    characters: int | None = Field(description="Length of the Markdown.")
-    pages: int | None
-    warnings: list[Notice] | None
-    error: ErrorDetail | None
-    readers: list[str] | None = Field(
-        None,
-        description=(
-            "Who may read it; null for all. Absent for callers that are limited to readers."
-        ),
-    )
-
-
-class DocumentStatus(Document):
-    stages: list[StageStatus] = []
-    tokens_estimate: int = 0
 
 
 class Revision(ResponseModel):
@@ -161,11 +116,11 @@ async def list_documents(
         Query(
             min_length=1,
             max_length=1024,
-            description=(
-                "Whole external id, title or file name, or the first digits of the id, at least 4."
-            ),
+            description="Whole external id, title or file name, or the first digits of the id, at "
+            "least 4.",
         ),
     ] = None,
+    sort: PageSort = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[Document]:
@@ -180,9 +135,11 @@ async def list_documents(
         date_from=date_from,
         date_to=date_to,
         name=name,
+        sort=sort,
         after=after,
         limit=limit,
     )
+    await services.monitoring.explain_waiting(caller, *items)
     return Page[Document].model_validate({"items": items, "next": next_cursor})
 
 
@@ -193,6 +150,7 @@ async def get_document(document: UUID, services: ServicesDep, caller: Caller) ->
     fields = await services.documents.fetch_document(caller, document)
     if fields is None:
         raise unknown_document_error(document)
+    await services.monitoring.explain_waiting(caller, fields)
     return DocumentStatus.model_validate(fields)
 
 

@@ -9,12 +9,14 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import Field
 
-from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
-from api.responses import Page, ResponseModel
+from api.services import Caller, PageCursor, PageLimit, PageSort, ServicesDep, WholeTenant
 from schemas.entities import EntityAmendment, EntityMergeRequest, EntitySplitRequest
 from schemas.errors import InvalidRequest, unknown_resource_error
+from schemas.models import Request as RequestModel
 from schemas.ports.graph import GraphQuery, GraphRows, no_graph_server_error
+from schemas.responses import Page, ResponseModel
+from schemas.run_records import GraphSummary
 
 router = APIRouter(route_class=OperationRoute, tags=["graph"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
@@ -75,12 +77,10 @@ class FoundAlias(ResponseModel):
     """An alias that a document states."""
 
     alias: str
-    kind: Literal["abbreviation", "defined_term"] = Field(
-        description=(
-            "`abbreviation`, as in `European Central Bank (ECB)`, or `defined_term`, as in "
-            '`Acme Robotics GmbH (the "Licensor")`, which holds in its document alone.'
-        )
-    )
+    kind: Literal["abbreviation", "defined_term"]
+    """`abbreviation`, as in `European Central Bank (ECB)`, or `defined_term`, as in `Acme Robotics
+    GmbH (the "Licensor")`, which holds in its document alone.
+    """
     document_id: UUID
     chunk_id: UUID
     char_start: int
@@ -99,21 +99,18 @@ class EntityDetails(Entity):
     The id of a merged entity leads to the one that it is part of.
     """
 
-    parts: list[EntityPart] = Field(
-        description="The entity itself first, then those that people merged into it."
-    )
-    found_aliases: list[FoundAlias] = Field(
-        description="Aliases that documents state and that people neither gave nor removed."
-    )
+    parts: list[EntityPart]
+    """The entity itself first, then those that people merged into it."""
+    found_aliases: list[FoundAlias]
+    """Aliases that documents state and that people neither gave nor removed."""
     occurrences: list[Occurrence]
     relations: list[NamedEdge]
     claims: list[EntityClaim]
 
 
 class AmendedEntity(EntityDetails):
-    status: Literal["applied", "accepted"] = Field(
-        description="`accepted`: the change is on the log and not yet in the tables."
-    )
+    status: Literal["applied", "accepted"]
+    """`accepted`: the change is on the log and not yet in the tables."""
 
 
 class Subgraph(ResponseModel):
@@ -162,12 +159,13 @@ async def list_entities(
     caller: Caller,
     text: FilterValue = None,
     kind: Annotated[str | None, Query(alias="type", max_length=64)] = None,
+    sort: PageSort = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[Entity]:
     """List entities."""
     items, next_cursor = await services.entities.list_entities(
-        caller, text=text, kind=kind, after=after, limit=limit
+        caller, text=text, kind=kind, sort=sort, after=after, limit=limit
     )
     return Page[Entity].model_validate({"items": items, "next": next_cursor})
 
@@ -240,6 +238,27 @@ async def get_subgraph(
     return Subgraph.model_validate(
         await services.entities.get_subgraph(caller, seed, hops=hops, limit=limit)
     )
+
+
+class GraphSummaryRequest(RequestModel):
+    """The answer around which the graph is summarized."""
+
+    run_id: UUID = Field(description="Run that read relations or claims: mode hybrid or graph.")
+
+
+@router.post("/graph/summary", operation_id="summarize_graph")
+@operation(
+    "reader", problems="404 NOT_FOUND RUN_ERASED RUN_INCOMPLETE 422 NO_CHAT_MODEL NO_GRAPH_FACTS"
+)
+async def summarize_graph(
+    body: GraphSummaryRequest, services: ServicesDep, caller: Caller
+) -> GraphSummary:
+    """Summarize the relations and claims around an answer in cited bullets, by one call of the
+    chat model. A bullet that cites none of them is removed, with a warning.
+
+    The caps of the answer's profile hold. Summaries are cached until documents change.
+    """
+    return await services.run_history.summarize_graph(caller, body.run_id)
 
 
 @router.post("/graph/query", operation_id="query_graph")

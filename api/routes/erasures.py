@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
 from uuid import UUID
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from api.dependencies import PageLimit, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
-from api.responses import Page, ResponseModel, Time
+from api.services import PageLimit, ServicesDep, WholeTenant
 from schemas.errors import unknown_resource_error
 from schemas.events.control import Scope
+from schemas.models import Described
+from schemas.responses import AcceptedErasure, ErasureReceipt, Page
 
 router = APIRouter(route_class=OperationRoute, prefix="/erasures", tags=["erasures"])
 
 
-class ErasureRequest(BaseModel):
+class ErasureRequest(Described):
     scope: Scope
-    name: str = Field(
-        min_length=1,
-        max_length=1024,
-        description="Document id, fact id, collection name, or tenant name.",
-    )
-
-
-class AcceptedErasure(ResponseModel):
-    receipt_id: UUID = Field(description="For GET /v1/erasures/{receipt_id}.")
-    status: Literal["accepted"] = "accepted"
-
-
-class ErasureLog(ResponseModel):
-    events: int | None = Field(description="Events in the log that can no longer be read.")
-    method: str | None = Field(description="How, such as `keys destroyed`.")
-
-
-class ErasureReceipt(ResponseModel):
-    """Removed and remaining data of an erasure; null until it is complete."""
-
-    receipt_id: UUID
-    tenant: str
-    scope: Scope
-    name: str
-    state: Literal["running", "done"]
-    requested_at: Time
-    completed_at: Time | None
-    documents: int | None
-    removed: dict[str, int] | None = Field(description="Removed rows, keys and files by place.")
-    remains: list[str] | None = Field(description="Copies that the erasure cannot reach.")
-    raw_until: Time | None = Field(description="When the last event leaves topic `raw`.")
-    log: ErasureLog
+    name: str = Field(min_length=1, max_length=1024)
+    """Document id, fact id, collection name, or tenant name."""
 
 
 @router.post("", status_code=202, operation_id="erase")

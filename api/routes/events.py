@@ -9,17 +9,16 @@ from uuid import UUID
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
-from fastapi.sse import format_sse_event
 from pydantic import Field
 
-from api.dependencies import Caller, PageLimit, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
-from api.responses import NumberedPage, StageStatus
-from api.sse import MEDIA_TYPE, stream_messages
+from api.services import Caller, PageLimit, ServicesDep, WholeTenant
+from api.sse import MEDIA_TYPE, format_event, stream_messages
 from processors import TOPICS
 from schemas.errors import Forbidden, InvalidRequest, unknown_document_error
 from schemas.event_feed import EventCounts, FeedFilter, FeedMessage, LogPage
 from schemas.principals import Principal
+from schemas.responses import NumberedPage, StageStatus
 from schemas.timestamps import Timestamp, utc_now
 from schemas.topics import CONTROL
 
@@ -133,7 +132,11 @@ async def count_events(
     )
 
 
-@router.get("/documents/{document}/events", operation_id="document_events")
+@router.get(
+    "/documents/{document}/events",
+    operation_id="document_events",
+    response_model_exclude_unset=True,
+)
 @operation("reader", problems="404 NOT_FOUND")
 async def list_document_events(
     document: UUID,
@@ -172,17 +175,15 @@ async def stream_events(
     Share one connection between views: browsers allow six per server.
     """
     messages = services.event_feed.follow(
-        caller,
-        FeedFilter(_parse_topics(topics, caller), document),
-        after=last_event_id or after,
+        caller, FeedFilter(_parse_topics(topics, caller), document), after=last_event_id or after
     )
     return await stream_messages(messages, _format_message)
 
 
 def _format_message(message: FeedMessage) -> bytes:
-    return format_sse_event(
+    return format_event(
+        json.dumps(message.data, ensure_ascii=False, default=str),
         event=message.event,
-        data_str=json.dumps(message.data, ensure_ascii=False, default=str),
         id=message.cursor or None,
         retry=RETRY_MS if message.event == "open" else None,
     )
@@ -197,8 +198,7 @@ def _parse_topics(topics: str | None, caller: Principal) -> list[str] | None:
     unknown = sorted(set(topic_names or ()) - set(TOPICS))
     if unknown:
         raise InvalidRequest(
-            f"Unknown topic {', '.join(unknown)}.",
-            remedy=f"Available topics: {', '.join(TOPICS)}.",
+            f"Unknown topic {', '.join(unknown)}.", remedy=f"Available topics: {', '.join(TOPICS)}."
         )
     if caller.has_role("operator"):
         return topic_names

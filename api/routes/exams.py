@@ -8,23 +8,20 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
 from api.operations import OperationRoute, operation
-from api.responses import Page, ResponseModel, Time
-from schemas.exams import CalibrationBasis, CalibrationRequest, DefaultReason, ExamRequest
+from api.services import ServicesDep, WholeTenant, require_whole_tenant
+from schemas.exams import (
+    CalibrationBasis,
+    CalibrationRequest,
+    DefaultReason,
+    ExamRequest,
+    ShareInterval,
+)
+from schemas.responses import Page, ResponseModel, Time
 
 router = APIRouter(
     route_class=OperationRoute, tags=["exams"], dependencies=[Depends(require_whole_tenant)]
 )
-
-
-class ShareInterval(ResponseModel):
-    """A share with its 95 % interval (Wilson). Null without questions."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int = Field(description="Number of questions.")
 
 
 class ExamMeasures(ResponseModel):
@@ -38,9 +35,8 @@ class WeakDocument(ResponseModel):
     document_id: str
     name: str | None = Field(description="Null for a document that was erased since.")
     questions: int
-    wrong: int = Field(
-        description="Questions refused falsely, answered falsely, or with another passage first."
-    )
+    wrong: int
+    """Questions refused falsely, answered falsely, or with another passage first."""
 
 
 class ExamReport(ResponseModel):
@@ -54,9 +50,8 @@ class ExamReport(ResponseModel):
     failed: int = Field(description="Questions that failed with an error.")
     overall: ExamMeasures
     kinds: dict[str, ExamMeasures]
-    collections: dict[str, ExamMeasures] = Field(
-        description="By collection; empty name for documents without one."
-    )
+    collections: dict[str, ExamMeasures]
+    """By collection; empty name for documents without one."""
     weakest_documents: list[WeakDocument]
 
 
@@ -82,11 +77,11 @@ class CalibrationResponse(ResponseModel):
     min_confidence: float | None
     trim: float | None
     exam_id: str | None
-    default_reason: DefaultReason | None = Field(
-        description="Why the default `min_confidence` stays: too few questions, a stricter one may "
-        "refuse too many answerable questions (`interval`), or it is not shown to refuse more of "
-        "the others (`no_gain`). Null if it was learned.",
-    )
+    default_reason: DefaultReason | None
+    """Why the default `min_confidence` stays: too few questions, a stricter one may refuse too many
+    answerable questions (`interval`), or it is not shown to refuse more of the others (`no_gain`).
+    Null if it was learned.
+    """
     held_out: HeldOutMeasures | None = Field(description="Null for fewer than two documents.")
     exam: ExamReport
 

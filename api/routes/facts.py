@@ -7,11 +7,10 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
-from api.responses import Page
-from api.routes.erasures import AcceptedErasure
+from api.services import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
 from schemas.facts import Fact, FactReceipt, FactRejection, FactRequest, FactStatus
+from schemas.responses import AcceptedErasure, Page
 
 router = APIRouter(route_class=OperationRoute, prefix="/facts", tags=["facts"])
 

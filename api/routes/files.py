@@ -13,10 +13,9 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from api.dependencies import Caller, RevisionNumber, ServicesDep
 from api.operations import PUBLIC, OperationRoute, operation
-from api.services import Services
-from api.signed_links import LinkTarget
+from api.services import Caller, RevisionNumber, Services, ServicesDep
+from api.sessions import LinkTarget
 from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
 from schemas.ports.engines import BlobStore
 from schemas.principals import Principal

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
 from api.operations import OperationRoute, operation
-from api.responses import DurationRange, ErrorDetail, JsonObject, Page, ResponseModel, Time
+from api.services import ServicesDep, WholeTenant, require_whole_tenant
 from evaluation.comparison import ComparisonBody
 from evaluation.promotion_gate import PromotionRequest
 from schemas.generations import IndexConfig
+from schemas.models import Request
 from schemas.replay_requests import EventsPerSecond
+from schemas.responses import DurationRange, ErrorDetail, JsonObject, Page, ResponseModel, Time
 
 router = APIRouter(
     route_class=OperationRoute, tags=["generations"], dependencies=[Depends(require_whole_tenant)]
@@ -30,24 +31,15 @@ EventsPerSecondField: Any = Field(
 )
 
 
-class BuildPlanRequest(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class BuildPlanRequest(Request):
     set: list[Annotated[str, Field(max_length=1_000)]] = SettingOverrides
 
 
 class BuildRequest(BuildPlanRequest):
-    purpose: Literal["rebuild", "reindex"] = Field(
-        description=(
-            "`rebuild`: the same index, from the log. `reindex`: an index with other settings."
-        )
-    )
-    keep_previous: bool = Field(
-        False,
-        description=(
-            "For a rebuild: keep the previous generation on standby instead of dropping it."
-        ),
-    )
+    purpose: Literal["rebuild", "reindex"]
+    """`rebuild`: the same index, from the log. `reindex`: an index with other settings."""
+    keep_previous: bool = False
+    """For a rebuild: keep the previous generation on standby instead of dropping it."""
     events_per_second: EventsPerSecond | None = EventsPerSecondField
 
 
@@ -59,9 +51,8 @@ class BuildPlanResponse(ResponseModel):
 
     first_changed_stage: str
     stages: list[str]
-    settings: dict[str, JsonObject] = Field(
-        description="Changed settings with their values `from` and `to`."
-    )
+    settings: dict[str, JsonObject]
+    """Changed settings with their values `from` and `to`."""
     topic: str = Field(description="Topic that the first changed stage reads.")
     events: int = Field(description="Events of current revisions in that topic.")
     engine_calls: dict[str, int]
@@ -69,17 +60,12 @@ class BuildPlanResponse(ResponseModel):
     tokens: int
     bytes: int
     minutes: DurationRange
-    covered_by_retention: bool = Field(
-        description=(
-            "True when the log still holds every event that the live generation was built from."
-        )
-    )
+    covered_by_retention: bool
+    """True when the log still holds every event that the live generation was built from."""
 
 
-class BuildPaceRequest(BaseModel):
+class BuildPaceRequest(Request):
     """Omitted fields stay unchanged."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     paused: bool = False
     events_per_second: EventsPerSecond | None = EventsPerSecondField
@@ -112,9 +98,8 @@ class GenerationBuild(ResponseModel):
     state: str
     base: str | None = None
     purpose: str | None = Field(None, description="first, rebuild or reindex.")
-    phase: str | None = Field(
-        None, description="loading, indexing, catching up, checking or built."
-    )
+    phase: str | None = None
+    """loading, indexing, catching up, checking or built."""
     paused: bool = False
     events_per_second: float | None = None
     engine_calls: dict[str, int] = Field({}, description="Inputs that engines processed.")
@@ -175,9 +160,8 @@ class ComparisonReport(ResponseModel):
 
     schema_version: int
     generations: dict[str, str] = Field(description="Names by side.")
-    profiles: dict[str, str | None] = Field(
-        {}, description="Profiles by side; null for the one of each query."
-    )
+    profiles: dict[str, str | None] = {}
+    """Profiles by side; null for the one of each query."""
     queries: int
     judged_queries: int
     sources: dict[str, int] = Field(description="Queries by source: golden, real, feedback.")
@@ -201,14 +185,12 @@ class PromotionResponse(ResponseModel):
     """
 
     generation: str
-    previous: str | None = Field(
-        description="The generation on standby, which a rollback restores."
-    )
+    previous: str | None
+    """The generation on standby, which a rollback restores."""
     promoted: bool
     reasons: list[str]
-    comparison: ComparisonReport | None = Field(
-        description="The comparison that the gate evaluated."
-    )
+    comparison: ComparisonReport | None
+    """The comparison that the gate evaluated."""
 
 
 class LockHolder(ResponseModel):
@@ -222,11 +204,8 @@ class LockHolder(ResponseModel):
 
 class DropResponse(ResponseModel):
     generation: str
-    removed: bool = Field(
-        description=(
-            "True when all its tables are dropped; false while a transaction still holds one."
-        )
-    )
+    removed: bool
+    """True when all its tables are dropped; false while a transaction still holds one."""
     blocked_by: LockHolder | None
     topics: list[str] = Field(description="Deleted topics, which no other generation uses.")
 

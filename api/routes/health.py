@@ -7,10 +7,10 @@ from typing import Any, Literal
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from api.dependencies import Caller, ServicesDep, WholeTenant
 from api.operations import PUBLIC, OperationRoute, operation
 from api.problems import RETRY_AFTER_S
-from api.responses import ResponseModel
+from api.services import Caller, ServicesDep, WholeTenant
+from schemas.responses import ResponseModel
 
 router = APIRouter(route_class=OperationRoute, tags=["health"])
 METRICS_RESPONSE: dict[int | str, dict[str, Any]] = {

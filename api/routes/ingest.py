@@ -1,29 +1,210 @@
-"""Ingest documents, and report the status of ingestion jobs."""
+"""Ingest documents, and report the status of ingestion jobs.
+
+A multipart form is parsed as a stream (RFC 7578): an upload is neither held in memory nor copied to
+disk twice.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request
-from pydantic import Field, ValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from pydantic import ValidationError
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
 
-from api.dependencies import Caller, ServicesDep
-from api.multipart import MultipartForm, read_form
-from api.operations import OperationRoute, operation
+from api.operations import OperationRoute, check_json, check_text, operation, read_json
 from api.problems import format_remedy
-from api.responses import ResponseModel, StageStatus
-from api.services import Services
-from api.validation import check_json, check_text, read_json
-from schemas.errors import InvalidRequest, PermanentError, unknown_resource_error
-from schemas.ingest import IngestReceipt, IngestRequest, JobState, PlannedEvent
-from schemas.validation_errors import format_invalid_fields
-from schemas.values import BlobRef, Notice
+from api.services import Caller, ServicesDep
+from schemas.errors import (
+    InvalidRequest,
+    LimitExceeded,
+    PermanentError,
+    format_invalid_fields,
+    unknown_resource_error,
+)
+from schemas.ingest import IngestReceipt, IngestRequest
+from schemas.responses import JobStatus
+from schemas.values import BlobRef
+
+MAX_FIELD_BYTES = 1024 * 1024
+MAX_PARTS = 64
+
+
+@dataclass
+class PartHeader:
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def disposition(self) -> dict[str, str]:
+        _, options = parse_options_header(self.headers.get("content-disposition", ""))
+        return {name.decode(): value.decode("utf-8", "replace") for name, value in options.items()}
+
+    @property
+    def name(self) -> str:
+        return self.disposition.get("name", "")
+
+    @property
+    def filename(self) -> str | None:
+        return self.disposition.get("filename")
+
+
+@dataclass(frozen=True, slots=True)
+class PartData:
+    data: bytes
+
+
+class PartEnd:
+    """End of a part."""
+
+
+PartEvent = PartHeader | PartData | PartEnd
+
+
+class _PartEventCollector:
+    """Collects the parser's callbacks as events until the next read."""
+
+    def __init__(self, boundary: bytes) -> None:
+        self.events: list[PartEvent] = []
+        self.part = PartHeader()
+        self.header_name, self.header_value = b"", b""
+        self.finished = False
+        self.parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._on_part_begin,
+                "on_header_field": self._on_header_field,
+                "on_header_value": self._on_header_value,
+                "on_header_end": self._on_header_end,
+                "on_headers_finished": lambda: self.events.append(self.part),
+                "on_part_data": lambda data, start, end: self.events.append(
+                    PartData(data[start:end])
+                ),
+                "on_part_end": lambda: self.events.append(PartEnd()),
+                "on_end": self._on_end,
+            },
+        )
+
+    def feed(self, chunk: bytes) -> list[PartEvent]:
+        self.events = []
+        self.parser.write(chunk)
+        return self.events
+
+    def _on_part_begin(self) -> None:
+        self.part = PartHeader()
+
+    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+        # The parser may split a header between two chunks of the body.
+        self.header_name += data[start:end]
+
+    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self.header_value += data[start:end]
+
+    def _on_header_end(self) -> None:
+        self.part.headers[self.header_name.decode("latin-1").lower()] = self.header_value.decode(
+            "latin-1"
+        )
+        self.header_name, self.header_value = b"", b""
+
+    def _on_end(self) -> None:
+        self.finished = True
+
+
+async def parse_parts(
+    content_type: str, chunks: AsyncIterator[bytes]
+) -> AsyncGenerator[PartEvent, None]:
+    """Yield the events of the form. Raises InvalidRequest for an incomplete or malformed form."""
+    _, options = parse_options_header(content_type)
+    if not options.get(b"boundary"):
+        raise InvalidRequest(
+            "The multipart form has no boundary.",
+            remedy="Let your HTTP client set the Content-Type header.",
+        )
+    try:
+        collector = _PartEventCollector(options[b"boundary"])
+        async for chunk in chunks:
+            for event in collector.feed(chunk):
+                yield event
+    except FormParserError as error:
+        raise InvalidRequest(
+            f"Malformed multipart form: {error}.", remedy="Let your HTTP client encode the form."
+        ) from error
+    # Half a file must not pass for the whole one when a connection breaks off.
+    if not collector.finished:
+        raise InvalidRequest("The multipart form is incomplete.", remedy="Send it again.")
+
+
+@dataclass(slots=True)
+class MultipartForm:
+    fields: dict[str, list[str]] = field(default_factory=dict)
+    upload: BlobRef | None = None
+    filename: str | None = None
+    media_type: str | None = None
+
+
+StoreUpload = Callable[[AsyncIterator[bytes], str | None], Awaitable[BlobRef]]
+
+
+async def read_form(
+    content_type: str, chunks: AsyncIterator[bytes], store: StoreUpload
+) -> MultipartForm:
+    """Parse the form; `store` receives its one file (field `file`) as it arrives."""
+    form, n_parts = MultipartForm(), 0
+    # Closes the generator at once when the form is refused halfway.
+    async with aclosing(parse_parts(content_type, chunks)) as stream:
+        async for event in stream:
+            if not isinstance(event, PartHeader):
+                continue
+            n_parts += 1
+            if n_parts > MAX_PARTS:
+                raise LimitExceeded(
+                    f"The form has more than {MAX_PARTS} parts.",
+                    remedy="Send one document per request.",
+                )
+            if event.name != "file":
+                text = await _read_text_field(event, stream)
+                form.fields.setdefault(event.name, []).append(text)
+                continue
+            if form.upload is not None:
+                raise InvalidRequest(
+                    "The form has several files.", remedy="Send one document per request."
+                )
+            form.filename, form.media_type = event.filename, event.headers.get("content-type")
+            # Streamed: `store` consumes the part's data from the parser.
+            form.upload = await store(_iterate_part_data(stream), form.media_type)
+    return form
+
+
+async def _iterate_part_data(stream: AsyncIterator[PartEvent]) -> AsyncIterator[bytes]:
+    async for event in stream:
+        if isinstance(event, PartEnd):
+            return
+        if isinstance(event, PartData):
+            yield event.data
+
+
+async def _read_text_field(part: PartHeader, stream: AsyncIterator[PartEvent]) -> str:
+    value = b""
+    async for chunk in _iterate_part_data(stream):
+        value += chunk
+        if len(value) > MAX_FIELD_BYTES:
+            raise LimitExceeded(
+                f"Form field {part.name} exceeds {MAX_FIELD_BYTES} bytes.",
+                remedy="Send the document as the field `file`.",
+            )
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest(
+            f"Form field {part.name} is not UTF-8.", remedy="Encode form fields as UTF-8."
+        ) from None
+
 
 router = APIRouter(route_class=OperationRoute, tags=["ingest"])
 
@@ -50,30 +231,13 @@ REQUEST_BODY: dict[str, Any] = {
 }
 
 
-class JobStatus(ResponseModel):
-    """Status of one event: an upload, an amendment or a withdrawal."""
-
-    ingestion_job_id: UUID
-    document_id: UUID | None = Field(description="Null for an event that could not be read.")
-    external_id: str | None
-    state: JobState
-    stages: list[StageStatus]
-    chunks_count: int = Field(description="Chunks that queries see; 0 until it is searchable.")
-    tokens_estimate: int
-    warnings: list[Notice]
-    revision: int = Field(0, description="Absent until ingress has assigned it.")
-    content_sha256: str | None = Field(None, description="Absent until ingress has read the bytes.")
-
-
 @router.post(
     "/ingest", status_code=202, operation_id="ingest", openapi_extra={"requestBody": REQUEST_BODY}
 )
 @operation(
     "writer",
-    problems=(
-        "403 FORBIDDEN_KEY 404 NO_SUCH_BLOB 413 TOO_LARGE 415 UNSUPPORTED_MEDIA_TYPE 422 "
-        "EMPTY_DOCUMENT FORBIDDEN_ADDRESS IDEMPOTENCY_KEY_REUSED 507 NO_SPACE"
-    ),
+    problems="403 FORBIDDEN_KEY 404 NO_SUCH_BLOB 413 TOO_LARGE 415 UNSUPPORTED_MEDIA_TYPE 422 "
+    "EMPTY_DOCUMENT FORBIDDEN_ADDRESS IDEMPOTENCY_KEY_REUSED 507 NO_SPACE",
 )
 async def ingest(
     request: Request,
@@ -87,19 +251,11 @@ async def ingest(
     ] = None,
 ) -> IngestReceipt:
     """Ingest one document, as a file or as JSON. Responds once the event is durable in the log."""
-    # The event's id comes first, because the upload is staged under it.
-    event, staged = (
-        services.ingest.plan_event(caller, idempotency_key),
-        StagedUploads(caller.tenant),
-    )
-    try:
-        body, upload = await _read_request(request, services, event, staged)
-        return await services.ingest.submit_document(caller, body, upload, event)
-    # Not after a transient error: the event may have been written, and then needs its upload.
-    except (PermanentError, ClientDisconnect, HTTPException):
-        for reference in staged.uploads:
-            await services.ingest.discard_upload(event, reference)
-        raise
+    async with services.ingest.open_submission(caller, idempotency_key) as submission:
+        body, upload = await _read_request(
+            request, partial(services.ingest.stage_upload, submission)
+        )
+        return await services.ingest.submit_document(submission, body, upload)
 
 
 @router.get("/ingest/status/{job}", operation_id="ingest_status", response_model_exclude_unset=True)
@@ -111,6 +267,7 @@ async def get_job_status(job: UUID, services: ServicesDep, caller: Caller) -> Jo
         raise unknown_resource_error(
             "ingestion job", job, "Use the `ingestion_job_id` that POST /v1/ingest returned."
         )
+    await services.monitoring.explain_waiting(caller, status)
     return JobStatus.model_validate(status)
 
 
@@ -132,26 +289,13 @@ async def get_event_status(
             f"{event_id!r} of source {source!r}",
             "Ingress may not have read it yet: retry, or check topic `outcomes`.",
         )
+    await services.monitoring.explain_waiting(caller, status)
     return JobStatus.model_validate(status)
 
 
-@dataclass(frozen=True, slots=True)
-class StagedUploads:
-    """Uploads that a request has stored so far, to discard them when it fails."""
-
-    tenant: str
-    uploads: list[BlobRef] = field(default_factory=list)
-
-
 async def _read_request(
-    request: Request, services: Services, event: PlannedEvent, staged: StagedUploads
+    request: Request, stage_upload: StoreUpload
 ) -> tuple[IngestRequest, BlobRef | None]:
-    async def stage_upload(chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
-        staged.uploads.append(
-            await services.ingest.stage_upload(staged.tenant, event, chunks, media_type)
-        )
-        return staged.uploads[-1]
-
     content_type = request.headers.get("content-type", "")
     match content_type.partition(";")[0].strip().lower():
         case "multipart/form-data":

@@ -9,11 +9,11 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
 from api.operations import OperationRoute, operation
-from api.responses import Page, ResponseModel, Time
+from api.services import ServicesDep, WholeTenant, require_whole_tenant
 from evaluation.comparison import GoldenQuestion
 from schemas.exams import MAX_EXAM_QUESTIONS
+from schemas.responses import Page, ResponseModel, Time
 
 router = APIRouter(
     route_class=OperationRoute,
@@ -45,9 +45,8 @@ class JudgementExport(ResponseModel):
     schema_version: int
     golden: list[GoldenQuestion] = Field(description="Judged questions, as comparisons read them.")
     hard_negatives: list[HardNegatives]
-    difficult: list[DifficultQuestion] = Field(
-        description="Refused, of low confidence, or judged not useful; the newest thousand."
-    )
+    difficult: list[DifficultQuestion]
+    """Refused, of low confidence, or judged not useful; the newest thousand."""
 
 
 @router.get("", operation_id="export_judgements")

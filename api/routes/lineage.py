@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from api.dependencies import Caller, ServicesDep
 from api.operations import OperationRoute, operation
+from api.services import Caller, ServicesDep
 from schemas.lineage import DocumentLineage, RunLineage
 
 router = APIRouter(route_class=OperationRoute, tags=["lineage"])

@@ -9,9 +9,9 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import Field
 
-from api.dependencies import Caller, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
-from api.responses import JsonObject, Page, ResponseModel
+from api.services import Caller, ServicesDep, WholeTenant
+from schemas.responses import JsonObject, Page, ResponseModel
 
 router = APIRouter(route_class=OperationRoute, tags=["monitoring"])
 
@@ -49,9 +49,8 @@ class StageConsumer(ResponseModel):
     paused: bool = Field(description="Whether it waits for something, such as a model server.")
     reason: str | None = Field(description="Why events wait; null for others than operators.")
     remedy: str | None = Field(description="What to do about it; null for others than operators.")
-    started: int | None = Field(
-        description="Pieces of work that began in the window; null for stages without documents."
-    )
+    started: int | None
+    """Pieces of work that began in the window; null for stages without documents."""
     finished: int | None = Field(description="Pieces of work that ended in the window.")
     in_flight: int | None = Field(description="Pieces of work in progress.")
     retries: int | None = Field(description="Further attempts at the work begun in the window.")
@@ -64,12 +63,10 @@ class StageOverview(ResponseModel):
 
     window_seconds: float
     items: list[StageConsumer]
-    circuits: dict[str, Literal["closed", "half-opened", "opened"]] = Field(
-        description="State of the circuit to each model server that the API calls."
-    )
-    horizon: JsonObject | None = Field(
-        description="The transaction that holds readers of the log back. Operators only."
-    )
+    circuits: dict[str, Literal["closed", "half-opened", "opened"]]
+    """State of the circuit to each model server that the API calls."""
+    horizon: JsonObject | None
+    """The transaction that holds readers of the log back. Operators only."""
     locks: list[JsonObject] = Field(description="Transactions that block writes. Operators only.")
 
 

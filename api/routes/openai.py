@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
@@ -14,18 +15,15 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
-from fastapi.sse import format_sse_event
 from pydantic import BaseModel, Field, ValidationError
 
-from api.dependencies import Caller, ServicesDep
-from api.disconnects import run_while_connected
+from api import sse
 from api.operations import OperationRoute, operation
-from api.problems import build_error_problem, format_remedy
-from api.services import Services
-from api.sse import WORKING, follow_query, stream_events
+from api.problems import format_remedy
+from api.services import Caller, Services, ServicesDep
 from retrieval.prompting import normalize_whitespace
 from schemas.citations import Citation
-from schemas.errors import InvalidRequest, unknown_resource_error
+from schemas.errors import InvalidRequest, format_invalid_fields, unknown_resource_error
 from schemas.principals import Principal
 from schemas.questions import (
     ConversationTurn,
@@ -34,7 +32,6 @@ from schemas.questions import (
     QueryResponse,
     ignore_progress,
 )
-from schemas.validation_errors import format_invalid_fields
 
 router = APIRouter(
     route_class=OperationRoute, prefix="/openai/v1", tags=["openai"], include_in_schema=False
@@ -42,6 +39,8 @@ router = APIRouter(
 MAX_TURNS = 20
 MAX_TURN_CHARACTERS = 8000
 PIECE_CHARACTERS = 200
+MAX_TEXTS, MAX_CHARACTERS = 256, 200_000
+"""Limits of a request for embeddings, which takes one core half a minute at most."""
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 
 
@@ -82,7 +81,10 @@ class ChatRequest(BaseModel):
     n: Literal[1] | None = None
     # Refused rather than ignored, since the answer would not be what was asked for.
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
+    functions: Annotated[list[Any], Field(max_length=0)] | None = None
     response_format: ResponseFormat | None = None
+    logprobs: Literal[False] | None = None
+    modalities: list[Literal["text"]] | None = None
     filters: Filters = Field(Filters(), description="Ours: the documents to search.")
 
 
@@ -113,11 +115,63 @@ async def complete_chat(
     completion = Completion(body.model, services.public_url or str(request.base_url).rstrip("/"))
     if body.stream:
         events = _stream_completion(request, body, completion, services, caller, question)
-        return stream_events(events)
-    response = await run_while_connected(
+        return sse.stream_events(events)
+    response = await sse.run_while_connected(
         request.receive, services.query(caller, question, ignore_progress)
     )
     return JSONResponse(completion.format(response), headers={"X-Run-Id": str(response.run_id)})
+
+
+class EmbeddingRequest(BaseModel):
+    model: str = Field(min_length=1, max_length=200)
+    input: str | list[str] | list[int] | list[list[int]]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+
+
+@router.post("/embeddings", operation_id="create_embeddings")
+@operation("reader", problems="404 NOT_FOUND 422 INVALID_REQUEST")
+async def create_embeddings(
+    body: EmbeddingRequest, services: ServicesDep, caller: Caller, request: Request
+) -> dict[str, Any]:
+    """Embed texts as the passages of the live index, by its model."""
+    work = services.embed(caller, body.model, _list_texts(body))
+    embedded = await sse.run_while_connected(request.receive, work)
+    if body.dimensions not in (None, embedded.dimension):
+        raise InvalidRequest(
+            f"{body.model} has vectors of {embedded.dimension} dimensions, not {body.dimensions}.",
+            remedy="Omit `dimensions`.",
+        )
+    data = [
+        {
+            "object": "embedding",
+            "index": index,
+            "embedding": b64encode(vector.astype("<f4").tobytes()).decode()
+            if body.encoding_format == "base64"
+            else vector.tolist(),
+        }
+        for index, vector in enumerate(embedded.vectors)
+    ]
+    usage = {"prompt_tokens": embedded.n_tokens, "total_tokens": embedded.n_tokens}
+    return {"object": "list", "data": data, "model": body.model, "usage": usage}
+
+
+def _list_texts(body: EmbeddingRequest) -> list[str]:
+    entries = [body.input] if isinstance(body.input, str) else body.input
+    texts = [entry for entry in entries if isinstance(entry, str)]
+    if len(texts) < len(entries):
+        raise InvalidRequest(
+            "`input` holds tokens, and this model has a vocabulary of its own.",
+            remedy="Send texts. For LangChain, set check_embedding_ctx_length=False.",
+        )
+    if not texts or not all(texts):
+        raise InvalidRequest("`input` has an empty text or none.", remedy="Leave empty texts out.")
+    if len(texts) > MAX_TEXTS or sum(map(len, texts)) > MAX_CHARACTERS:
+        raise InvalidRequest(
+            f"`input` has {len(texts)} texts of {sum(map(len, texts)):,} characters.",
+            remedy=f"Send at most {MAX_TEXTS} texts of {MAX_CHARACTERS:,} characters together.",
+        )
+    return texts
 
 
 def _describe_model(name: str) -> dict[str, Any]:
@@ -132,16 +186,13 @@ def _check_model(name: str, services: Services) -> None:
 
 
 def _build_question(body: ChatRequest) -> QueryRequest:
-    turns = [
-        message
-        for message in body.messages
-        # The profile has the instructions, so that no client changes how answers are written.
-        if message.role in ("user", "assistant")
-    ]
-    if not turns or turns[-1].role != "user":
+    # The profile has the instructions, so that no client changes how answers are written.
+    messages = [one for one in body.messages if one.role not in ("system", "developer")]
+    if not messages or messages[-1].role != "user":
         raise InvalidRequest(
             "The last message is not from the user.", remedy="End `messages` with a question."
         )
+    turns = [message for message in messages if message.role in ("user", "assistant")]
     try:
         return QueryRequest(
             query=turns[-1].text,
@@ -156,9 +207,8 @@ def _build_question(body: ChatRequest) -> QueryRequest:
             return_context=False,
         )
     except ValidationError as error:
-        raise InvalidRequest(
-            format_invalid_fields(error.errors()), remedy=format_remedy(error.errors())
-        ) from error
+        errors = [{**one, "loc": ("messages",)} for one in error.errors()]
+        raise InvalidRequest(format_invalid_fields(errors), remedy=format_remedy(errors)) from error
 
 
 class Completion:
@@ -166,11 +216,7 @@ class Completion:
 
     def __init__(self, model: str, base_url: str) -> None:
         self.base_url = base_url
-        self.fields = {
-            "id": f"chatcmpl-{uuid4().hex}",
-            "created": int(time.time()),
-            "model": model,
-        }
+        self.fields = {"id": f"chatcmpl-{uuid4().hex}", "created": int(time.time()), "model": model}
 
     def format(self, response: QueryResponse) -> dict[str, Any]:
         message = {
@@ -205,7 +251,7 @@ class Completion:
 
     def _format_event(self, fields: dict[str, Any]) -> bytes:
         chunk = {**self.fields, "object": "chat.completion.chunk", **fields}
-        return format_sse_event(data_str=json.dumps(chunk, ensure_ascii=False))
+        return sse.format_event(json.dumps(chunk, ensure_ascii=False))
 
     def _format_content(self, response: QueryResponse) -> str:
         """Return the text with a link definition (CommonMark) for each of its `[n]`."""
@@ -257,8 +303,11 @@ def _get_text(response: QueryResponse) -> str:
     text = (response.answer if response.answer is not None else response.message) or ""
     # An exclamation mark before a citation is none of an image.
     text = re.sub(r"!(?=\[\d{1,4}\](?!\())", "! ", text)
-    # A client would fetch an image that a document names, and so report to its host.
-    return text.replace("![", "!\\[")
+    # Nor is a marker of a document the text of a link, or the definition of one before ours.
+    text = re.sub(r"(\[\d{1,4}\])(?=[(:\[])", r"\1 ", text)
+    # A client would fetch an image that a document names, and so report to its host. No backslash
+    # before a tag: the document may have one there, which would escape it.
+    return re.sub(r"<(?=[a-zA-Z/!?])", "< ", text).replace("![", "!\\[")
 
 
 def _format_title(citation: Citation) -> str:
@@ -271,11 +320,7 @@ def _sum_usage(response: QueryResponse) -> dict[str, int]:
     """Sum the tokens of all models, those that plan and judge included."""
     prompt = sum(use.input_tokens for use in response.trace.usage)
     written = sum(use.output_tokens for use in response.trace.usage)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": written,
-        "total_tokens": prompt + written,
-    }
+    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
 
 
 async def _stream_completion(
@@ -289,19 +334,17 @@ async def _stream_completion(
     """Closing the connection cancels the query."""
     with_usage = body.stream_options is not None and body.stream_options.include_usage
     yield completion.format_chunk({"role": "assistant", "content": ""})
-    run = follow_query(lambda on_progress: services.query(caller, question, on_progress))
+    run = sse.follow_query(lambda on_progress: services.query(caller, question, on_progress))
     async with aclosing(run) as steps:
         async for step in steps:
             if step is None:
-                yield WORKING
+                yield sse.WORKING
             elif isinstance(step, asyncio.Future):
                 try:
                     response = step.result()
-                # The response has begun, so the exception handlers can no longer answer.
                 except Exception as error:
-                    problem = bytes(build_error_problem(request, error).body).decode()
-                    yield format_sse_event(data_str=problem)
+                    yield sse.format_problem(request, error)
                     return
                 for chunk in completion.format_chunks(response, with_usage=with_usage):
                     yield chunk
-    yield format_sse_event(data_str="[DONE]")
+    yield sse.format_event("[DONE]")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from api.dependencies import Caller, ServicesDep
 from api.operations import OperationRoute, operation
+from api.services import Caller, ServicesDep
 from api.sse import EVENTS_DESCRIPTION, MEDIA_TYPE, stream_answer
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.questions import (
@@ -23,10 +23,8 @@ router = APIRouter(route_class=OperationRoute)
 @router.post("/search", tags=["questions"], operation_id="search")
 @operation(
     "reader",
-    problems=(
-        "404 NOT_FOUND NO_SUCH_GENERATION 413 TOO_LARGE 422 FIXED_SETTING "
-        "INVALID_OVERRIDE UNKNOWN_PROFILE"
-    ),
+    problems="404 NOT_FOUND NO_SUCH_GENERATION RUN_ERASED 413 TOO_LARGE 422 FIXED_SETTING "
+    "INVALID_OVERRIDE UNKNOWN_PROFILE",
 )
 async def search(body: SearchRequest, services: ServicesDep, caller: Caller) -> SearchResponse:
     """Return ranked passages, without an answer."""
@@ -45,10 +43,8 @@ STREAM_SCHEMA = {"schema": {"type": "string", "description": EVENTS_DESCRIPTION}
 )
 @operation(
     "reader",
-    problems=(
-        "404 NOT_FOUND NO_SUCH_GENERATION 413 TOO_LARGE 422 FIXED_SETTING "
-        "INVALID_OVERRIDE UNKNOWN_PROFILE"
-    ),
+    problems="404 NOT_FOUND NO_SUCH_GENERATION RUN_ERASED 413 TOO_LARGE 422 FIXED_SETTING "
+    "INVALID_OVERRIDE UNKNOWN_PROFILE",
 )
 async def query(
     body: QueryRequest, services: ServicesDep, caller: Caller, request: Request

@@ -8,10 +8,10 @@ from uuid import UUID
 from fastapi import APIRouter
 from pydantic import Field
 
-from api.dependencies import PageLimit, ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
-from api.responses import DurationRange, JsonObject, Page, ResponseModel, Time
+from api.services import PageLimit, ServicesDep, WholeTenant
 from schemas.replay_requests import ReplayRequest
+from schemas.responses import DurationRange, JsonObject, Page, ResponseModel, Time
 
 router = APIRouter(route_class=OperationRoute, tags=["replays"])
 STATE_BY_ACTION: dict[str, str] = {"pause": "paused", "resume": "running", "cancel": "cancelled"}
@@ -60,10 +60,7 @@ class Replay(ResponseModel):
 
 
 @router.post(
-    "/replays",
-    status_code=202,
-    operation_id="start_replay",
-    response_model_exclude_unset=True,
+    "/replays", status_code=202, operation_id="start_replay", response_model_exclude_unset=True
 )
 @operation(
     "admin",

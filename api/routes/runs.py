@@ -1,44 +1,52 @@
-"""Queries as runs: start, follow and cancel them; list, rerun and compare recorded ones."""
+"""Queries as runs: start, follow and cancel them; list, export, rerun, compare and explain recorded
+ones.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from io import StringIO
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import format_sse_event
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from api.dependencies import (
+from api.operations import OperationRoute, operation
+from api.services import (
     Caller,
     FromTime,
     IdPrefix,
     PageCursor,
     PageLimit,
+    PageSort,
     ServicesDep,
     UntilTime,
 )
-from api.operations import OperationRoute, operation
-from api.responses import JsonObject, Page, ResponseModel, Time
-from api.sse import MEDIA_TYPE, stream_messages
+from api.sse import MEDIA_TYPE, format_event, stream_messages
 from schemas.errors import InvalidRequest
+from schemas.models import Request
 from schemas.questions import QueryRequest, QueryResponse, SearchResponse
-from schemas.run_records import RunDiff, RunMessage, RunOutcome, RunStatus, StoppedState
+from schemas.responses import JsonObject, Page, ResponseModel, RunState, RunSummary, Time
+from schemas.run_records import (
+    Bisection,
+    CounterfactualAnswer,
+    RunDiff,
+    RunFilters,
+    RunMessage,
+    RunOutcome,
+    RunStatus,
+    RunTelemetry,
+)
 
 router = APIRouter(route_class=OperationRoute, tags=["runs"])
 
-
-RunState = Annotated[
-    Literal["running", "completed", StoppedState] | None,
-    Field(
-        description=(
-            "Null for a query that was not started as a run and has no recorded answer. "
-            "`interrupted`: the process that ran it ended."
-        )
-    ),
-]
 EVENTS_DESCRIPTION = """Server-sent events, each with one line of JSON. The `id` is for \
 `Last-Event-ID`:
 
@@ -59,19 +67,10 @@ STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
     204: {"description": "The last event was received."},
 }
 END_ID = "end"
-
-
-class RunSummary(ResponseModel):
-    run_id: UUID
-    kind: Literal["query", "search"] | None
-    received_at: Time | None
-    answered_at: Time | None = Field(description="Null until the answer is recorded.")
-    state: RunState
-    generation: str | None
-    query: str | None
-    profile: str | None
-    refused: bool | None
-    answer: str | None
+FORMATTED_RUNS = 200
+# Cells that begin so are formulas of spreadsheets, which call addresses and programs (OWASP, CSV
+# injection). Spreadsheets skip white space before them; `＝` and the like are read as ASCII.
+FORMULA = re.compile(r"[\t\r\n]|\W*[=+@＝＋－＠-]")
 
 
 class Run(ResponseModel):
@@ -87,9 +86,8 @@ class Run(ResponseModel):
     response: JsonObject | None = Field(description="Body of the response.")
     candidates: list[JsonObject] | None = Field(description="Passages with all their scores.")
     numbers: JsonObject | None = Field(description="Intermediate results of the steps.")
-    run_record: JsonObject | None = Field(
-        description="What a rerun needs to make the answer again."
-    )
+    run_record: JsonObject | None
+    """The recorded inputs of a rerun."""
 
 
 class StartedRun(ResponseModel):
@@ -105,9 +103,8 @@ class RunArtifacts(ResponseModel):
     language: str | None
     keywords: list[str] | None
     route: JsonObject | None = Field(description="Mode, and who decided it.")
-    candidates: list[JsonObject] | None = Field(
-        description="Passages of all channels with all their scores."
-    )
+    candidates: list[JsonObject] | None
+    """Passages of all channels with all their scores."""
     numbers: JsonObject | None = Field(description="Every other number that entered a sum.")
     contexts: list[JsonObject] | None = Field(description="Passages that were read.")
     draft: JsonObject | None = Field(description="How the answer was written.")
@@ -118,12 +115,9 @@ class RunArtifacts(ResponseModel):
     citations: list[JsonObject] | None
 
 
-class RunDiffRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    other: UUID | None = Field(
-        None, description="Run to compare with. By default the query runs again now, as a new run."
-    )
+class RunDiffRequest(Request):
+    other: UUID | None = None
+    """Run to compare with. By default the query runs again now, as a new run."""
 
 
 class Rerun(ResponseModel):
@@ -137,11 +131,7 @@ class Rerun(ResponseModel):
     response: QueryResponse | SearchResponse
 
 
-@router.get("/runs", operation_id="list_runs")
-@operation("reader")
-async def list_runs(
-    services: ServicesDep,
-    caller: Caller,
+async def get_filters(
     text: Annotated[
         str | None,
         Query(min_length=1, max_length=1024, description="In the question or the answer."),
@@ -154,22 +144,101 @@ async def list_runs(
     since: FromTime = None,
     until: UntilTime = None,
     id_prefix: IdPrefix = None,
+) -> RunFilters:
+    return RunFilters(
+        text=text, outcome=outcome, profile=profile, since=since, until=until, id_prefix=id_prefix
+    )
+
+
+FiltersDep = Annotated[RunFilters, Depends(get_filters)]
+
+
+@router.get("/runs", operation_id="list_runs")
+@operation("reader")
+async def list_runs(
+    services: ServicesDep,
+    caller: Caller,
+    filters: FiltersDep,
+    sort: PageSort = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> Page[RunSummary]:
     """List runs, the latest first."""
     items, next_cursor = await services.listings.list_runs(
-        caller,
-        after=after,
-        limit=limit,
-        text=text,
-        outcome=outcome,
-        profile=profile,
-        since=since,
-        until=until,
-        id_prefix=id_prefix,
+        caller, after=after, limit=limit, sort=sort, **filters
     )
     return Page[RunSummary].model_validate({"items": items, "next": next_cursor})
+
+
+# Before the routes of one run, whose pattern would take `export` for an id.
+@router.get(
+    "/runs/export",
+    operation_id="export_runs",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "content": {
+                "text/csv": {"schema": {"type": "string"}},
+                "application/jsonl": {"schema": RunTelemetry.model_json_schema()},
+            }
+        }
+    },
+)
+@operation("reader")
+async def export_runs(
+    services: ServicesDep,
+    caller: Caller,
+    filters: FiltersDep,
+    format: Annotated[  # noqa: A002
+        Literal["csv", "jsonl"],
+        Query(description="`csv` (RFC 4180, with LF) begins with a heading."),
+    ] = "csv",
+) -> StreamingResponse:
+    """Export the measurements of runs, the latest first: sources, scores, size of the graph, model
+    calls, tokens and feedback. A line is a run.
+
+    In `csv`, a text that a spreadsheet would run as a formula begins with an apostrophe.
+    """
+    pages = services.listings.iterate_telemetry(caller, **filters)
+    # Fetched before the response begins, so that an error is a problem response.
+    first_page = await anext(pages)
+
+    async def generate() -> AsyncIterator[str]:
+        async with aclosing(pages):
+            if format == "csv":
+                yield format_csv([list(RunTelemetry.model_fields)])
+            for text in _format_telemetry(first_page, format):
+                yield text
+            async for page in pages:
+                for text in _format_telemetry(page, format):
+                    yield text
+
+    media_type = "text/csv; charset=utf-8" if format == "csv" else "application/jsonl"
+    return StreamingResponse(generate(), media_type=media_type)
+
+
+def _format_telemetry(page: list[dict[str, Any]], line_format: str) -> Iterator[str]:
+    # In pieces, so that other requests are served between them.
+    for start in range(0, len(page), FORMATTED_RUNS):
+        runs = [RunTelemetry.model_validate(row) for row in page[start : start + FORMATTED_RUNS]]
+        yield (
+            "".join(f"{run.model_dump_json()}\n" for run in runs)
+            if line_format == "jsonl"
+            else format_csv(list(run.model_dump(mode="json").values()) for run in runs)
+        )
+
+
+def format_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Format rows as CSV (RFC 4180, with LF), with an apostrophe before texts that are formulas."""
+    text = StringIO()
+    # LF: the command line shows a CR as an escape, as any other control character. Every text is
+    # quoted: at a lone CR or a `;`, spreadsheets of some countries begin a cell.
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerows(
+        [f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell for cell in row]
+        for row in rows
+    )
+    return text.getvalue()
 
 
 @router.post("/runs", status_code=202, operation_id="start_run")
@@ -223,7 +292,7 @@ def _format_message(message: RunMessage) -> bytes:
     if message.event == "working":
         return format_sse_event(comment=message.event)
     data = json.dumps(message.data, ensure_ascii=False)
-    return format_sse_event(event=message.event, data_str=data, id=message.id)
+    return format_event(data, event=message.event, id=message.id)
 
 
 @router.get("/runs/{run}/artifacts", operation_id="get_run_artifacts")
@@ -275,6 +344,35 @@ async def rerun_run(run: UUID, services: ServicesDep, caller: Caller) -> Rerun:
     Calls no model and no index. 404 when a passage that the answer was read from no longer exists.
     """
     return Rerun.model_validate(await services.run_history.rerun(caller, run))
+
+
+@router.get("/runs/{run}/counterfactual", operation_id="get_counterfactual")
+@operation("reader", problems="404 NOT_FOUND PASSAGE_GONE RUN_ERASED 422 NO_CITATIONS")
+async def get_counterfactual(
+    run: UUID, services: ServicesDep, caller: Caller
+) -> CounterfactualAnswer:
+    """Answer again with each cited document left out, to see what the answer rests on.
+
+    Uses the recorded candidates and scores; calls no model and no index.
+    """
+    return await services.run_history.answer_without_documents(caller, run)
+
+
+@router.post("/runs/{run}/bisect", operation_id="bisect_run")
+@operation(
+    "reader",
+    problems="404 NOT_FOUND PASSAGE_GONE RUN_ERASED "
+    "422 SAME_ANSWER DIFFERENT_QUESTIONS NO_CITATIONS",
+)
+async def bisect_run(
+    run: UUID, body: RunDiffRequest, services: ServicesDep, caller: Caller
+) -> Bisection:
+    """Find the change between two runs of a question that flipped its answer.
+
+    A binary search over the changes between them: revisions in the order of the log, the
+    generation, the profile. Uses the recorded candidates of both runs; calls no model.
+    """
+    return await services.run_history.bisect(caller, run, body.other)
 
 
 @router.post("/runs/{run}/diff", operation_id="diff_run")

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, Field
 
-from api.dependencies import ServicesDep, WholeTenant
 from api.operations import OperationRoute, operation
-from api.responses import Page, ResponseModel, Time
+from api.services import ServicesDep, WholeTenant
+from schemas.responses import Page, ResponseModel, Time
 from schemas.sources import SourceRequest
 
 router = APIRouter(route_class=OperationRoute, tags=["sources"])
@@ -69,10 +69,8 @@ async def list_sources(services: ServicesDep, caller: WholeTenant) -> Page[Sourc
 @router.post("/sources", status_code=202, operation_id="add_source")
 @operation(
     "admin",
-    problems=(
-        "422 DSN_IN_REQUEST FORBIDDEN_FOLDER FORBIDDEN_TABLE NEEDS_KAFKA PASSWORD_IN_LOG "
-        "RELATIVE_PATH SOURCE_EXISTS"
-    ),
+    problems="422 DSN_IN_REQUEST FORBIDDEN_FOLDER FORBIDDEN_TABLE NEEDS_KAFKA PASSWORD_IN_LOG "
+    "RELATIVE_PATH SOURCE_EXISTS",
     audit=("source.added", "{name}"),
 )
 async def add_source(

@@ -1,13 +1,19 @@
-"""Serve the built web UI under `/ui/`: a single page with hashed assets."""
+"""Pages for browsers: the web UI under `/ui/`, the root with its login link, and Swagger UI."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+
+from api.services import ServicesDep
+from api.sessions import NEW_LINK_REMEDY, SESSION_LIFETIME_S, get_cookie_name
+from schemas.errors import Unauthenticated
 
 router = APIRouter(include_in_schema=False)
 CHECKOUT = Path(__file__).parents[2]
@@ -26,23 +32,22 @@ CONTENT_SECURITY_POLICY = (
 BASE_TAG = '<base href="{}" />'
 BUILT_BASE_TAG = BASE_TAG.format("/ui/")
 MAX_DEPTH = 32
-NOT_BUILT_HTML = """<!doctype html>
+PAGE_HTML = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<title>Anabranch</title>
+<title>{title}</title>
 </head>
 <body>
-<h1>The web UI is not built</h1>
-<p>This server runs, but its web UI was not built when it was installed. {remedy}</p>
-<p>The API works without it: <a href="{base}../docs">API documentation</a>.</p>
+{body}
 </body>
 </html>
 """
+NOT_BUILT_HTML = """<h1>The web UI is not built</h1>
+<p>This server runs, but its web UI was not built when it was installed. {remedy}</p>
+<p>The API works without it: <a href="{base}../docs">API documentation</a>.</p>"""
 BUILD_REMEDY = "Run <code>make web</code> in the folder of the checkout, then reload this page."
-INSTALL_REMEDY = (
-    "Run <code>pip install --force-reinstall --no-deps anabranch</code>, then restart it."
-)
+INSTALL_REMEDY = "Run <code>make web</code> in a checkout, then build and install the wheel again."
 
 
 @router.api_route("/ui", methods=["GET", "HEAD"])
@@ -92,15 +97,115 @@ def _get_index(folder: Path | None, base: str) -> HTMLResponse:
     """
     if folder is None:
         is_checkout = (CHECKOUT / "Makefile").is_file()
-        page = NOT_BUILT_HTML.format(
-            base=base, remedy=BUILD_REMEDY if is_checkout else INSTALL_REMEDY
-        )
+        remedy = BUILD_REMEDY if is_checkout else INSTALL_REMEDY
+        body = NOT_BUILT_HTML.format(base=base, remedy=remedy)
+        page = PAGE_HTML.format(title="Anabranch", body=body)
     else:
         page = (folder / INDEX).read_text("utf-8").replace(BUILT_BASE_TAG, BASE_TAG.format(base))
     return HTMLResponse(
         page,
-        headers={
-            "Cache-Control": "no-cache",
-            "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-        },
+        headers={"Cache-Control": "no-cache", "Content-Security-Policy": CONTENT_SECURITY_POLICY},
     )
+
+
+# Relative, so that it also holds behind a proxy that serves this server below a path.
+UI_ADDRESS = "ui/"
+LOGIN_FAILED_HTML = """<h1>Login failed</h1>
+<p>{detail}</p>
+<p>{remedy}</p>"""
+
+
+@router.get("/")
+async def open_root(
+    request: Request,
+    services: ServicesDep,
+    login: Annotated[str | None, Query(max_length=512)] = None,
+) -> Response:
+    """Redirect to the web UI; exchange the code of a login link for a session first.
+
+    A used or expired link leads a browser with a session on, and shows a page to one without.
+    """
+    if login is None:
+        return RedirectResponse(UI_ADDRESS)
+    if services.sessions is None:
+        raise Unauthenticated(
+            "This server has no local token and issues no login links.", remedy=NEW_LINK_REMEDY
+        )
+    # Removes the code from the address bar, and so from history and bookmarks.
+    response = RedirectResponse(UI_ADDRESS, 303, headers={"Cache-Control": "no-store"})
+    # Browsers drop secure cookies that arrive over plain HTTP.
+    secure = services.public_url.startswith("https://")
+    try:
+        cookie = services.sessions.exchange_code(login)
+    except Unauthenticated as error:
+        # The middleware adds the token to requests of a valid session.
+        if request.headers.get("authorization") == f"Bearer {services.sessions.token}":
+            return response
+        if "text/html" not in request.headers.get("accept", ""):
+            raise
+        body = LOGIN_FAILED_HTML.format(detail=error.detail, remedy=error.remedy)
+        page = PAGE_HTML.format(title="Anabranch: login failed", body=body)
+        return HTMLResponse(page, 401, headers={"Cache-Control": "no-store"})
+    response.set_cookie(
+        get_cookie_name(request.scope),
+        cookie,
+        max_age=SESSION_LIFETIME_S,
+        httponly=True,
+        # Pages of other sites cannot send the cookie at all.
+        samesite="strict",
+        secure=secure,
+    )
+    return response
+
+
+ASSETS_DIR = Path(str(files("fastapi_offline"))) / "static"
+AssetName = Literal["swagger-ui-bundle.js", "swagger-ui.css", "favicon.png"]
+# Swagger UI sets styles inline; its scripts are files.
+DOCS_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' "
+    "data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+INDEX_HTML = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Anabranch</title>
+<link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="icon" href="docs/favicon.png">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
+</body>
+</html>
+"""
+START_SCRIPT = """SwaggerUIBundle({
+  url: "openapi.json",
+  dom_id: "#swagger-ui",
+  deepLinking: true,
+  requestInterceptor: (request) => {
+    request.headers["X-Anabranch-Request"] = "1";
+    return request;
+  },
+});
+"""
+
+
+@router.get("/docs")
+async def get_docs() -> HTMLResponse:
+    return HTMLResponse(INDEX_HTML, headers={"Content-Security-Policy": DOCS_SECURITY_POLICY})
+
+
+@router.get("/docs/start.js")
+async def get_start_script() -> Response:
+    return Response(
+        START_SCRIPT,
+        media_type="text/javascript",
+        headers={"Cache-Control": "public, max-age=86400"},
+    )
+
+
+@router.get("/docs/{part}")
+async def get_asset(part: AssetName) -> FileResponse:
+    return FileResponse(ASSETS_DIR / part, headers={"Cache-Control": "public, max-age=86400"})

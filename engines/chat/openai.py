@@ -10,15 +10,10 @@ from typing import Any
 import jsonschema
 
 from engines.openai_server import OpenAIServer, parse_completion, read_token_count
+from engines.resilience import ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import InvalidModelOutput
-from schemas.ports.engines import (
-    DEFAULT_CHAT_OPTIONS,
-    ChatOptions,
-    ChatReply,
-    ChatUsage,
-    OnDelta,
-)
+from schemas.ports.engines import DEFAULT_CHAT_OPTIONS, ChatOptions, ChatReply, ChatUsage, OnDelta
 
 
 class StreamAttempts:
@@ -53,6 +48,7 @@ class StreamedCompletion:
             self._finish_reason = choice.finish_reason or self._finish_reason
             if delta := choice.message_or_delta.content:
                 self._content += delta
+                _check_length(self._content)
                 self._on_delta(delta)
 
     def to_reply(self) -> dict[str, Any]:
@@ -62,6 +58,16 @@ class StreamedCompletion:
             "choices": [{"index": 0, "message": message, "finish_reason": self._finish_reason}],
             "usage": self._usage,
         }
+
+
+MAX_CHARACTERS = 512 * 1024
+"""Maximum length of a reply. Validating one takes half a second, which blocks the event loop."""
+
+
+def _check_length(content: str) -> None:
+    if len(content) > MAX_CHARACTERS:
+        problem = f"The chat server wrote more than {MAX_CHARACTERS:,} characters."
+        raise ServerCallError(problem, code="ENGINE_BROKEN_ANSWER", is_retryable=False)
 
 
 COMPLETIONS_PATH = "/chat/completions"
@@ -117,22 +123,18 @@ class OpenAIChat:
                 usage.output_tokens + read_token_count(reply, "output"),
             )
             text, fault = _extract_content(reply)
+            _check_length(text)
             data, fault = (None, fault) if fault else _parse_and_validate(text, schema)
             if data is not None:
                 model = reply.get("model")
                 model = model[:MAX_MODEL_NAME_LENGTH] if isinstance(model, str) else ""
                 return ChatReply(data, model or self.model, usage, call)
             # Show the model its reply and the error.
+            remark = f"That was not valid: {fault} Answer again, as JSON that keeps to the schema."
             messages = [
                 *messages,
                 {"role": "assistant", "content": text},
-                {
-                    "role": "user",
-                    "content": (
-                        f"That was not valid: {fault} Answer again, as JSON that keeps to the "
-                        "schema."
-                    ),
-                },
+                {"role": "user", "content": remark},
             ]
         raise InvalidModelOutput(
             f"{self.model} violated the schema '{name}': {fault}",

@@ -8,35 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from engines.sentence_splitter import RuleSentenceSplitter
+from engines.language import estimate_tokens, find_sentences
 from schemas.values import Block
-
-TOKENS_VERSION = 1
-
-_SINGLE_TOKEN_CHARACTER = re.compile(r"[^\w\s]|[\d_]")
-_WIDE_CHARACTER = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-
-
-def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text from its characters, at least 1 unless it is empty.
-
-    Fitted to the multilingual-e5 vocabulary on contracts, abstracts, filings and encyclopedia text
-    in English and Portuguese: five letters or spaces make a token, each digit or sign makes one,
-    and two ideographs make about one. Within 12 % of the tokenizer on most passages, at 40 times
-    its speed.
-    """
-    if not text:
-        return 0
-    single = len(_SINGLE_TOKEN_CHARACTER.findall(text))
-    wide = 0 if text.isascii() else len(_WIDE_CHARACTER.findall(text))
-    return max(1, round(0.2 * (len(text) - single - wide) + 0.97 * single + 0.45 * wide))
-
 
 _WORD = re.compile(r"\S+\s*|\s+")
 _MAX_WORD_CHARACTERS = 400
 MAX_ROW_TOKENS = 15_000
 """Longer table rows are split: they would exceed the size of an event and of the word index."""
-_SENTENCE_SPLITTER = RuleSentenceSplitter()
 
 
 class BoundaryRank(IntEnum):
@@ -123,7 +101,7 @@ def _split_block(markdown: str, block: Block) -> Iterator[tuple[int, int, Bounda
 def _split_sentences(markdown: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     return (
         (start + sentence_start, start + sentence_end)
-        for sentence_start, sentence_end in _SENTENCE_SPLITTER.split(markdown[start:end])
+        for sentence_start, sentence_end in find_sentences(markdown[start:end])
     )
 
 

@@ -6,16 +6,15 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from uuid import UUID
 
-from engines.chunk.atoms import (
-    TOKENS_VERSION,
-    Atom,
-    estimate_tokens,
-    find_trimmed_end,
-    is_blank,
-    split_atoms,
+from engines.chunk.atoms import Atom, find_trimmed_end, is_blank, split_atoms
+from engines.chunk.chunk_builder import (
+    ChildCut,
+    HeadingPath,
+    ParentCut,
+    build_chunks,
+    split_sections,
 )
-from engines.chunk.chunk_builder import ChildCut, HeadingPath, ParentCut, build_chunks
-from engines.chunk.sections import split_sections
+from engines.language import TOKENS_VERSION, estimate_tokens
 from schemas.generations import ChunkConfig
 from schemas.ids import fingerprint
 from schemas.values import ParentChunk, Transcript

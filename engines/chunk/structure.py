@@ -9,17 +9,16 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from uuid import UUID
 
-from engines.chunk.atoms import (
-    TOKENS_VERSION,
-    Atom,
-    estimate_tokens,
-    find_trimmed_end,
-    is_blank,
-    split_atoms,
+from engines.chunk.atoms import Atom, find_trimmed_end, is_blank, split_atoms
+from engines.chunk.chunk_builder import (
+    ChildCut,
+    DocumentSection,
+    HeadingPath,
+    ParentCut,
+    build_chunks,
+    split_sections,
 )
-from engines.chunk.chunk_builder import ChildCut, HeadingPath, ParentCut, build_chunks
-from engines.chunk.sections import DocumentSection, split_sections
-from engines.sentence_splitter import VERSION as SENTENCES
+from engines.language import SENTENCES_VERSION, TOKENS_VERSION, estimate_tokens
 from schemas.generations import ChunkConfig
 from schemas.ids import fingerprint
 from schemas.values import Block, ParentChunk, Transcript
@@ -38,7 +37,7 @@ class StructureChunker:
     """
 
     def __init__(self, config: ChunkConfig) -> None:
-        self.fingerprint = fingerprint("structure", VERSION, TOKENS_VERSION, SENTENCES)
+        self.fingerprint = fingerprint("structure", VERSION, TOKENS_VERSION, SENTENCES_VERSION)
         self._parent_tokens, self._whole_tokens = config.parent_tokens, config.whole_tokens
         # The local embedder reads 512 tokens, prefix and special tokens included.
         self._child_tokens = min(500, round(config.child_tokens * _PACKING_SLACK))

@@ -1,1 +1,1 @@
-"""Embedders: the local model, OpenAI-compatible servers, and one without a model."""
+"""Embedders: the local model, and servers with the interface of OpenAI or Cohere."""

@@ -17,15 +17,8 @@ from numpy.typing import NDArray
 
 from engines.disk import write_atomically
 from engines.embed.e5_file import FILE_SHA256, locate_weights
-from engines.embed.e5_session import E5Encoder
-from engines.embed.priority_pool import PriorityThreadPool
-from engines.embed.states import (
-    Floats,
-    StateScale,
-    normalize_rows,
-    pack_states,
-    take_leading,
-)
+from engines.embed.e5_session import E5Encoder, PriorityThreadPool
+from engines.embed.states import Floats, StateScale, normalize_rows, pack_states, take_leading
 from schemas.errors import ConfigurationError
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
@@ -78,10 +71,8 @@ class E5Embedder:
         )
         self._cache_dir, self._load_lock = cache_dir, threading.Lock()
         self._model: _E5Model | None = None
-        self._passage_pool, self._query_pool = (
-            PriorityThreadPool(threads, "e5"),
-            PriorityThreadPool(1, "e5-query"),
-        )
+        self._passage_pool = PriorityThreadPool(threads, "e5")
+        self._query_pool = PriorityThreadPool(1, "e5-query")
         self._processed_tokens = 0
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
@@ -246,10 +237,8 @@ class _E5Model:
         )
 
     def _embed_passage(self, encoded: _EncodedText, ids: Sequence[int]) -> TextEmbedding:
-        vector, dense = (
-            encoded.vector.astype(np.float16),
-            self._question_background.mean_cosine(encoded.vector),
-        )
+        vector = encoded.vector.astype(np.float16)
+        dense = self._question_background.mean_cosine(encoded.vector)
         if not encoded.states.shape[1]:
             return TextEmbedding(vector, background_dense=dense)
         return TextEmbedding(

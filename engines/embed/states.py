@@ -24,10 +24,7 @@ _HEADER = struct.Struct("<II")
 LEADING_DIMENSION = BLOCK = 64
 LEADING_BITS, OTHER_BITS = 4, 2
 # Positive levels of a normal distribution of deviation 1, by bits (Max 1960, table I).
-_LEVELS = {
-    2: (0.4528, 1.510),
-    4: (0.1284, 0.3881, 0.6568, 0.9424, 1.256, 1.618, 2.069, 2.733),
-}
+_LEVELS = {2: (0.4528, 1.510), 4: (0.1284, 0.3881, 0.6568, 0.9424, 1.256, 1.618, 2.069, 2.733)}
 
 Floats = NDArray[np.float32]
 TokenIds = NDArray[np.int32]
@@ -85,10 +82,7 @@ def unpack_states(data: bytes) -> tuple[Floats, TokenIds]:
     """
     rows, columns = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (0, 0)
     n_blocks, leading = -(-columns // BLOCK), min(columns, LEADING_DIMENSION)
-    row_bytes = [
-        -(-leading * LEADING_BITS // 8),
-        -(-(columns - leading) * OTHER_BITS // 8),
-    ]
+    row_bytes = [-(-leading * LEADING_BITS // 8), -(-(columns - leading) * OTHER_BITS // 8)]
     lengths = [4 * n_blocks, columns, 4 * rows, *(rows * count for count in row_bytes)]
     if len(data) != _HEADER.size + sum(lengths) or len(data) < _HEADER.size:
         raise ValueError(f"{len(data)} bytes cannot hold {rows} states of {columns} numbers")

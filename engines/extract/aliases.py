@@ -22,7 +22,7 @@ from engines.extract.word_lists import (
     SMALL_WORDS,
     THING_HEADS,
 )
-from engines.name_folding import COMPANY_FORMS, fold_name
+from engines.language import COMPANY_FORMS, fold_name
 from schemas.entities import ABBREVIATION, DEFINED_TERM
 
 MAX_DISTANCE_CHARACTERS = 300

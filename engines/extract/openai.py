@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from engines.extract.aliases import is_abbreviation
-from engines.name_folding import fold_name
+from engines.language import fold_name
 from schemas.entities import ABBREVIATION
+from schemas.generations import EntitySchema
 from schemas.ids import fingerprint
 from schemas.ports.engines import ChatModel
 from schemas.values import ChildChunk, Claim, Extraction, Mention, ParentChunk, Relation
@@ -18,15 +18,6 @@ from schemas.values import ChildChunk, Claim, Extraction, Mention, ParentChunk, 
 VERSION = 2
 EXTRACTOR_NAME = "openai"
 RELATION_WEIGHT = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class EntitySchema:
-    """Types to extract. With empty `relations` or `properties` the model chooses the names."""
-
-    entities: tuple[str, ...] = ("PERSON", "ORG", "LOC", "IDENTIFIER", "DATE", "MONEY", "MISC")
-    relations: tuple[str, ...] = ()
-    properties: tuple[str, ...] = ()
 
 
 class OpenAIExtractor:
@@ -41,7 +32,7 @@ class OpenAIExtractor:
     ) -> None:
         self._chat, self._schema, self._max_parallel = chat, schema or EntitySchema(), max_parallel
         self.fingerprint = fingerprint(
-            "openai-extractor", VERSION, chat.model, asdict(self._schema), SYSTEM_PROMPT
+            "openai-extractor", VERSION, chat.model, dict(self._schema), SYSTEM_PROMPT
         )
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
@@ -60,6 +51,9 @@ class OpenAIExtractor:
             relations=[item for part in parts for item in part.relations],
             claims=[item for part in parts for item in part.claims],
         )
+
+    def with_schema(self, schema: EntitySchema) -> OpenAIExtractor:
+        return OpenAIExtractor(self._chat, schema=schema, max_parallel=self._max_parallel)
 
 
 SYSTEM_PROMPT = (
@@ -150,10 +144,8 @@ class _LocatedReply:
 
     def _iter_claims(self) -> Iterator[Claim]:
         for claim in self._data["claims"]:
-            subject, location = (
-                self._kinds.get(claim["subject"]),
-                next(self._locate(claim["value"]), None),
-            )
+            subject = self._kinds.get(claim["subject"])
+            location = next(self._locate(claim["value"]), None)
             # Links questions about all documents, so the letters are checked as the rules do.
             is_wrong = claim["property"] == ABBREVIATION and not is_abbreviation(
                 claim["value"], claim["subject"]
@@ -182,10 +174,8 @@ class _LocatedReply:
             if phrase.strip()
             else ()
         ):
-            start, end = (
-                self._parent.char_start + match.start(),
-                self._parent.char_start + match.end(),
-            )
+            start = self._parent.char_start + match.start()
+            end = self._parent.char_start + match.end()
             for child in self._parent.children:
                 if child.char_start <= start < child.char_end and (
                     end <= child.char_end or not within_child

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from engines.extract.values import EntitySpan
-from engines.name_folding import fold_name
+from engines.language import fold_name
 from schemas.values import Extraction
 
 NAME_TYPES = frozenset({"PERSON", "ORG", "LOC", "MISC"})

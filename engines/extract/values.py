@@ -167,9 +167,7 @@ def _parse_number(raw: str) -> float:
     if (decimal_match := re.search(r"[.,](\d{1,2})$", compact)) or (
         decimal_match := re.search(r"^\d+[.,](\d{4,})$", compact)
     ):
-        integer_part, decimal_point, decimals = (
-            compact[: decimal_match.start()],
-            ".",
-            decimal_match[1],
-        )
+        integer_part = compact[: decimal_match.start()]
+        decimal_point = "."
+        decimals = decimal_match[1]
     return float(re.sub(r"[.,]", "", integer_part) + decimal_point + decimals)

@@ -17,12 +17,7 @@ from engines.graph.cypher import TENANT_PARAMETER, check_cypher, check_parameter
 from engines.resilience import CALLER_ABANDONED, ResilientCaller, ServerCallError
 from engines.server_settings import ServerRetryPolicy
 from schemas.errors import EngineUnavailable, InvalidRequest
-from schemas.ports.graph import (
-    FollowedRelation,
-    GraphQuery,
-    GraphRows,
-    no_graph_server_error,
-)
+from schemas.ports.graph import FollowedRelation, GraphQuery, GraphRows, no_graph_server_error
 
 MAX_CONNECTIONS = 4
 CONNECT_TIMEOUT_S = 3.0
@@ -146,8 +141,7 @@ class BoltGraph:
                 ) as session,
             ):
                 result = await session.run(
-                    Query(cypher, timeout=self.timeout_s),
-                    {**parameters, TENANT_PARAMETER: tenant},
+                    Query(cypher, timeout=self.timeout_s), {**parameters, TENANT_PARAMETER: tenant}
                 )
                 columns = list(result.keys())
                 records = await result.fetch(limit)

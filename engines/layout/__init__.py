@@ -1,6 +1,6 @@
 """Page layout: converts text runs with boxes, from PDF or OCR, to blocks in reading order."""
 
-from engines.layout.page_blocks import build_blocks, compute_pages_body_height
+from engines.layout.reading_order import build_blocks, compute_pages_body_height
 from engines.layout.text_runs import LayoutPage, LayoutWord, TextRun, find_running_lines
 
 __all__ = [

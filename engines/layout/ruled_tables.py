@@ -46,10 +46,8 @@ def replace_ruled_tables(runs: Sequence[TextRun], rules: Sequence[Box]) -> list[
 
 
 def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
-    xs, ys = (
-        _merge_positions(line.position for line in frame.verticals),
-        _merge_positions(line.position for line in frame.horizontals),
-    )
+    xs = _merge_positions(line.position for line in frame.verticals)
+    ys = _merge_positions(line.position for line in frame.horizontals)
     # Two lines each way are a frame around text, not a table.
     if len(xs) < 3 or len(ys) < 3:
         return runs

@@ -153,10 +153,8 @@ def _build_blocks(
         points = corners / np.array([upright_width, upright_height], np.float32)
         for _ in range(turns):
             points = np.column_stack([points[:, 1], 1 - points[:, 0]])
-        xs, ys = (
-            [min(max(float(x), 0.0), 1.0) for x, _ in points],
-            [min(max(float(y), 0.0), 1.0) for _, y in points],
-        )
+        xs = [min(max(float(x), 0.0), 1.0) for x, _ in points]
+        ys = [min(max(float(y), 0.0), 1.0) for _, y in points]
         return round(min(xs), 4), round(min(ys), 4), round(max(xs), 4), round(max(ys), 4)
 
     runs = [_build_run(line, rotation) for line in lines]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engines.parse.refusals import make_corrupt_error, make_encrypted_error
+from engines.parse.notices import make_corrupt_error, make_encrypted_error
 from schemas.errors import LimitExceeded
 
 MAX_ENTRIES = 20_000

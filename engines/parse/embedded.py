@@ -17,7 +17,7 @@ from typing import cast
 
 from engines.parse import archive, assembly
 from engines.parse.formats import FORMAT_BY_TYPE, detect_media_type
-from engines.parse.refusals import spend
+from engines.parse.notices import spend
 from engines.parse.text import declare_charset
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.errors import AnabranchError

@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from engines.parse import archive, html
-from engines.parse.dates import parse_document_date
 from engines.parse.html_tree import HtmlElement, parse_html
-from engines.parse.refusals import make_corrupt_error
+from engines.parse.notices import make_corrupt_error
+from engines.parse.text import parse_document_date
 from engines.parsed_blocks import ParsedPart
 from schemas.values import Notice
 

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from pure_magic_rs import MagicDb
 
 from engines.parse import archive, records, text
-from engines.parse.refusals import make_encrypted_error
+from engines.parse.notices import make_encrypted_error
 from engines.parsed_blocks import ParsedPart
 from schemas.errors import UnreadableDocument
 
@@ -118,7 +118,7 @@ FORMATS = (
     Format("image/gif", (".gif",), "image", "pillow", is_paged=True),
     Format(ZIP, (".zip",), "embedded.read_archive",
            aliases=("application/x-zip-compressed",)),
-    Format(CALENDAR, (".ics",), "calendar_text.read", is_text=True),
+    Format(CALENDAR, (".ics",), "mail.read_calendar", is_text=True),
     Format(JSON, (".json", ".jsonl", ".ndjson"), "records.read",
            aliases=("application/jsonl", "application/x-ndjson", "application/x-jsonlines",
                     "application/ndjson", "text/json"), is_text=True),
@@ -139,10 +139,8 @@ _LEGACY_OFFICE = {
     "WordDocument": ("Word 97-2003", "DOCX"),
     "PowerPoint Document": ("PowerPoint 97-2003", "PPTX"),
 }
-_CONVERT_REMEDY = (
-    "Convert it to PDF, an image, DOCX, PPTX, XLSX, ODT, ODP, EPUB, HTML, Markdown, CSV, JSON, "
-    "text, subtitles (SRT, VTT), e-mail or a ZIP archive of them."
-)
+_NAMES = ", ".join(file_format.extensions[0][1:].upper() for file_format in FORMATS)
+_CONVERT_REMEDY = f"Convert it to one of these formats: {_NAMES}."
 
 
 @dataclass(frozen=True, slots=True)

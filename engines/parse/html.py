@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from engines.parse import text
-from engines.parse.dates import parse_document_date
 from engines.parse.html_marks import prepare_tree
 from engines.parse.html_tree import HtmlElement, parse_html
-from engines.parse.refusals import spend
+from engines.parse.notices import spend
+from engines.parse.text import parse_document_date
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
 from schemas.values import Notice
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from engines.parse.refusals import check_pages, make_corrupt_error
+from engines.parse.notices import check_pages, make_corrupt_error
 from engines.parsed_blocks import ParsedPart
 from schemas.errors import LimitExceeded
 

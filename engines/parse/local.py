@@ -12,7 +12,7 @@ from typing import Literal
 from engines.parse import sandbox_jobs
 from engines.parse.assembly import assemble_transcript
 from engines.parse.formats import FORMATS
-from engines.parse.refusals import check_characters
+from engines.parse.notices import check_characters
 from engines.parsed_blocks import OcrEngine, ParsedBlock, ParsedPart
 from engines.sandbox import Sandbox, SandboxLimits, decode_reply
 from engines.sandbox_child import DESCRIPTOR_PATH

@@ -1,4 +1,4 @@
-"""Reader of e-mail (RFC 5322, MIME): its header, the best form of its text, and its attachments."""
+"""Reader of e-mail (RFC 5322, MIME), with its attachments, and of calendars (RFC 5545)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from email import message_from_bytes, policy
 from email.message import Message
 from typing import Any, cast
 
-from engines.parse import calendar_text, html, text
-from engines.parse.dates import parse_document_date
+from engines.parse import html, text
 from engines.parse.embedded import make_unread_part, read_embedded
-from engines.parse.refusals import make_corrupt_error
+from engines.parse.notices import make_corrupt_error
+from engines.parse.text import parse_document_date
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 
 _HEADER_NAMES = ("From", "To", "Cc", "Reply-To", "Date")
@@ -187,7 +187,7 @@ def _read_body(part: Message[str, str]) -> ParsedPart:
             return read
         decoded = text.decode_text(data)
     if kind == "text/calendar":
-        return ParsedPart(calendar_text.read_events(decoded.text), notices=list(decoded.notices))
+        return ParsedPart(read_events(decoded.text), notices=list(decoded.notices))
     words = decoded.text
     if str(part.get_param("format", "")).lower() == "flowed":
         words = _join_flowed(words, str(part.get_param("delsp", "")).lower() == "yes")
@@ -303,3 +303,65 @@ def _decode_name(part: Message[str, str]) -> str:
         return str(_parse_field("filename", name)) if "=?" in name else name
     except (ValueError, LookupError, TypeError):
         return ""
+
+
+# Calendar data (RFC 5545) as lines: what, when and where.
+
+_LABELS = {
+    "SUMMARY": "Event",
+    "DTSTART": "Start",
+    "DTEND": "End",
+    "DUE": "Due",
+    "LOCATION": "Place",
+    "ORGANIZER": "Organizer",
+    "ATTENDEE": "Attendee",
+    "RRULE": "Repeats",
+    "STATUS": "Status",
+    "DESCRIPTION": "Description",
+}
+_LINE = re.compile(r"([A-Z-]+)((?:;(?:[^:\";]|\"[^\"]*\")*)*):(.*)", re.I)
+_TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)?(Z?))?")
+_ESCAPE = re.compile(r"\\([\\;,nN])")
+
+
+def read_calendar(data: bytes) -> ParsedPart:
+    decoded = text.decode_text(data)
+    return ParsedPart(read_events(decoded.text), notices=list(decoded.notices))
+
+
+def read_events(source: str) -> list[ParsedBlock]:
+    """Return one list per event or task; alarms and time zones are left out."""
+    blocks: list[ParsedBlock] = []
+    lines: list[str] = []
+    component: list[str] = []
+    for name, parameters, value in _iter_properties(source):
+        if name == "BEGIN":
+            component.append(value.upper())
+        elif name == "END" and component:
+            if component.pop() in ("VEVENT", "VTODO") and lines:
+                blocks.append(ParsedBlock("list", "\n".join(lines)))
+                lines = []
+        elif component and component[-1] in ("VEVENT", "VTODO") and name in _LABELS:
+            lines.append(f"- {_LABELS[name]}: {_format_value(name, parameters, value)}")
+    return blocks
+
+
+def _iter_properties(source: str) -> Iterator[tuple[str, str, str]]:
+    # A line that begins with a space continues the line before.
+    for line in re.sub(r"\r?\n[ \t]", "", source).splitlines():
+        if ":" in line and (match := _LINE.fullmatch(line[:10_000])):
+            yield match[1].upper(), match[2], match[3].strip()
+
+
+def _format_value(name: str, parameters: str, value: str) -> str:
+    if match := _TIME.fullmatch(value):
+        year, month, day, hour, minute, _, zone = match.groups()
+        named_zone = re.search(r"TZID=\"?([^;:\"]+)", parameters)
+        suffix = " UTC" if zone else f" {named_zone[1]}" if named_zone else ""
+        return f"{year}-{month}-{day}" + (f" {hour}:{minute}{suffix}" if hour else "")
+    if name in ("ORGANIZER", "ATTENDEE"):
+        common_name = re.search(r"CN=\"?([^;:\"]+)", parameters)
+        address = re.sub(r"^mailto:", "", value, flags=re.I)
+        return f"{common_name[1]} <{address}>" if common_name else address
+    words = _ESCAPE.sub(lambda match: "\n" if match[1] in "nN" else match[1], value)
+    return " ".join(words.split())

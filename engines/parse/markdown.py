@@ -13,9 +13,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from engines.parse import html, text
-from engines.parse.dates import parse_document_date
 from engines.parse.html_marks import format_raised
 from engines.parse.scripts import format_note_mark, format_struck, format_subscript
+from engines.parse.text import parse_document_date
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.values import Notice
 

@@ -12,8 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engines.parse.header_rows import merge_header_rows
-from engines.parse.hidden_text import (
+from engines.parse.notices import (
+    WHITE,
+    Color,
     is_hidden_text_kept,
+    is_off_page,
+    make_corrupt_error,
     make_embedded_notice,
     make_hidden_notice,
 )
@@ -27,9 +31,7 @@ from engines.parse.opendocument import (
     read_marks,
     read_paragraph,
 )
-from engines.parse.refusals import make_corrupt_error
 from engines.parse.sheets import Sheet, build_grid
-from engines.parse.visibility import WHITE, Color, is_off_page
 from engines.parse.xml_parts import (
     Element,
     find_named,

@@ -9,7 +9,8 @@ import re
 import zipfile
 from collections.abc import Iterator
 
-from engines.parse.hidden_text import (
+from engines.parse.notices import (
+    WHITE,
     is_hidden_text_kept,
     make_embedded_notice,
     make_hidden_notice,
@@ -26,7 +27,6 @@ from engines.parse.opendocument import (
 )
 from engines.parse.scripts import format_struck
 from engines.parse.sheets import Sheet, format_address
-from engines.parse.visibility import WHITE
 from engines.parse.xml_parts import (
     Element,
     find_named,
@@ -138,10 +138,8 @@ def _read_row(
             unseen.update(columns)
         elif get_attribute(cell, "formula") and not value_type:
             sheet.unsaved_formulas.append((row, column))
-        height, width = (
-            _get_count(cell, "number-rows-spanned"),
-            _get_count(cell, "number-columns-spanned"),
-        )
+        height = _get_count(cell, "number-rows-spanned")
+        width = _get_count(cell, "number-columns-spanned")
         if height > 1 or width > 1:
             sheet.merged.append((row, column, row + height - 1, column + width - 1))
         for note in cell:

@@ -17,10 +17,10 @@ from docling_rs import ConversionError, DocumentConverter, DocumentStream, Input
 from engines.parse.docx import rewrite_docx
 from engines.parse.header_rows import merge_header_rows
 from engines.parse.html import format_code
-from engines.parse.odt import rewrite_odt
+from engines.parse.notices import make_corrupt_error, spend
 from engines.parse.ooxml import Package, rewrite
+from engines.parse.opendocument import rewrite_odt
 from engines.parse.pptx import rewrite_pptx
-from engines.parse.refusals import make_corrupt_error, spend
 from engines.parse.scripts import (
     format_note_mark,
     format_struck,

@@ -12,20 +12,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
 from engines.layout import LayoutPage, LayoutWord, TextRun
-from engines.layout.letter_spacing import join_spaced_letters
 from engines.layout.ruled_tables import replace_ruled_tables
-from engines.layout.text_runs import JOIN_GAP, compute_body_height
-from engines.parse.hidden_text import is_hidden_text_kept
-from engines.parse.pdf_annotations import find_struck_areas, read_comments, read_field_runs
-from engines.parse.pdf_hidden import find_hidden_words
-from engines.parse.pdf_marks import attach_scripts, is_shifted, strike_words
-from engines.parse.pdf_paths import find_ruling_lines
-from engines.parse.pdf_vertical import split_vertical
+from engines.layout.text_runs import (
+    JOIN_GAP,
+    compute_body_height,
+    compute_bounds,
+    join_spaced_letters,
+)
+from engines.parse.notices import is_hidden_text_kept
+from engines.parse.pdf_hidden import find_hidden_words, find_ruling_lines
+from engines.parse.pdf_marks import (
+    attach_scripts,
+    find_struck_areas,
+    is_shifted,
+    read_comments,
+    read_field_runs,
+    strike_words,
+)
 from engines.parsed_blocks import ParsedBlock
 from schemas.values import Box
 
@@ -297,10 +306,8 @@ class _PageView:
         width, height = (
             (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)
         )
-        xs, ys = (
-            sorted((first_corner[0], second_corner[0])),
-            sorted((first_corner[1], second_corner[1])),
-        )
+        xs = sorted((first_corner[0], second_corner[0]))
+        ys = sorted((first_corner[1], second_corner[1]))
         return xs[0] * width, ys[0] * height, xs[1] * width, ys[1] * height
 
     def to_share_box(self, box: Box) -> Box:
@@ -310,10 +317,8 @@ class _PageView:
         )
         first_corner = _rotate_point(box[0] / width, box[1] / height, -self.turn % 4)
         second_corner = _rotate_point(box[2] / width, box[3] / height, -self.turn % 4)
-        xs, ys = (
-            sorted((first_corner[0], second_corner[0])),
-            sorted((first_corner[1], second_corner[1])),
-        )
+        xs = sorted((first_corner[0], second_corner[0]))
+        ys = sorted((first_corner[1], second_corner[1]))
         x0, y0, x1, y1 = (
             round(min(max(value, 0.0), 1.0), 4) for value in (xs[0], ys[0], xs[1], ys[1])
         )
@@ -355,13 +360,110 @@ def _join_words(words: Sequence[TextRun]) -> list[TextRun]:
             and -0.3 * last.size < word.x0 - last.x1 < JOIN_GAP * min(last.size, word.size)
         ):
             last.words.append(word.words[0])
-            last.x1, last.y0, last.y1 = (
-                max(last.x1, word.x1),
-                min(last.y0, word.y0),
-                max(last.y1, word.y1),
-            )
+            last.x1 = max(last.x1, word.x1)
+            last.y0 = min(last.y0, word.y0)
+            last.y1 = max(last.y1, word.y1)
             last.bold, last.mono = last.bold and word.bold, last.mono and word.mono
             last.size = max(last.size, word.size) if len(last.words) < 3 else last.size
         else:
             runs.append(word)
     return runs
+
+
+# Vertical writing: columns of East Asian letters, read from the top and from the right.
+
+_LETTERS = re.compile(
+    r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe10-\ufe4f\uff00-\uffef]+"
+)
+_MIN_COLUMN_LETTERS = 3
+_MAX_STEP = 1.8
+"""Distance from letter to letter down a column, in letter sizes."""
+_MAX_COLUMN_GAP = 3.0
+_SENTENCE_ENDS = ("。", "！", "？", "．", ".", "!", "?")
+
+Column = list[TextRun]
+
+
+def split_vertical(runs: Sequence[TextRun]) -> tuple[list[TextRun], list[tuple[str, Box]]]:
+    """Return the horizontal runs, and each vertical text with its box."""
+    columns = [column for column in _find_columns(runs) if _is_vertical(column, runs)]
+    if not columns:
+        return list(runs), []
+    vertical_ids = {id(run) for column in columns for run in column}
+    blocks = [
+        (_join_columns(group), compute_bounds(run for column in group for run in column))
+        for group in _group_columns(columns)
+    ]
+    return [run for run in runs if id(run) not in vertical_ids], blocks
+
+
+def _find_columns(runs: Sequence[TextRun]) -> Iterator[Column]:
+    column: Column = []
+    for run in runs:
+        if column and not (_is_upright_letter(run) and _is_below(column[-1], run)):
+            yield column
+            column = []
+        if _is_upright_letter(run):
+            column.append(run)
+    if column:
+        yield column
+
+
+def _is_upright_letter(run: TextRun) -> bool:
+    """Return whether the run is one letter, or letters below each other."""
+    return _LETTERS.fullmatch(run.text) is not None and run.width < 1.6 * run.size
+
+
+def _is_below(upper: TextRun, lower: TextRun) -> bool:
+    return (
+        abs((upper.x0 + upper.x1) - (lower.x0 + lower.x1)) < upper.size
+        and -0.6 * upper.size < lower.y0 - upper.y1 < (_MAX_STEP - 1) * upper.size
+        and lower.y0 > upper.y0
+    )
+
+
+def _is_vertical(column: Column, runs: Sequence[TextRun]) -> bool:
+    """Return whether the letters are closer to those below them than to those beside them.
+
+    Otherwise they are lines of letters that are set apart.
+    """
+    if sum(len(run.text) for run in column) < _MIN_COLUMN_LETTERS:
+        return False
+    step = max((lower.y0 - upper.y1 for upper, lower in pairwise(column)), default=0.0)
+    own_ids = {id(run) for run in column}
+    x0, y0, x1, y1 = compute_bounds(column)
+    gaps = [
+        max(run.x0 - x1, x0 - run.x1)
+        for run in runs
+        if id(run) not in own_ids and run.y0 < y1 and run.y1 > y0
+    ]
+    return all(gap > step for gap in gaps)
+
+
+def _group_columns(columns: Sequence[Column]) -> list[list[Column]]:
+    """Group the columns that are beside each other, each group from the right."""
+    groups: list[list[Column]] = []
+    for column in sorted(columns, key=lambda column: -column[0].x1):
+        _, y0, x1, y1 = compute_bounds(column)
+        for group in groups:
+            left, top, _, bottom = compute_bounds(group[-1])
+            if left - x1 < _MAX_COLUMN_GAP * column[0].size and min(bottom, y1) - max(
+                top, y0
+            ) > 0.5 * min(bottom - top, y1 - y0):
+                group.append(column)
+                break
+        else:
+            groups.append([column])
+    return groups
+
+
+def _join_columns(columns: Sequence[Column]) -> str:
+    """Join the columns; one that ends above the others ends a paragraph."""
+    bottom = max(column[-1].y1 for column in columns)
+    text = ""
+    for i, column in enumerate(columns):
+        text += "".join(run.text for run in column)
+        is_short = bottom - column[-1].y1 > 1.5 * column[0].size
+        if i + 1 < len(columns) and (is_short or text.endswith(_SENTENCE_ENDS)):
+            text += "\n"
+    return text

@@ -13,8 +13,7 @@ from pydantic import TypeAdapter
 from engines.parse import archive, text
 from engines.parse.embedded import limit_embedded_files
 from engines.parse.formats import FORMAT_BY_TYPE, FORMATS, detect_media_type, get_magic
-from engines.parse.hidden_text import keep_hidden_text
-from engines.parse.refusals import check_characters, limit_characters
+from engines.parse.notices import check_characters, keep_hidden_text, limit_characters
 from schemas.ports.engines import ParsePlan
 from schemas.values import Notice
 
@@ -50,7 +49,7 @@ def plan_document(path: str, name: str | None, claimed_type: str | None, max_pag
     file_format = FORMAT_BY_TYPE[detected.media_type]
     if file_format.zip_entries:
         archive.check_unpacked_size(file)
-    parts, pages = [WHOLE_DOCUMENT], None
+    parts, pages, size = [WHOLE_DOCUMENT], None, 0
     if file_format.is_paged:
         pages, needs_ocr = file_format.load_paged_reader().inspect_pages(file, max_pages)
         size = OCR_PART_PAGES if needs_ocr else TEXT_PART_PAGES
@@ -58,7 +57,7 @@ def plan_document(path: str, name: str | None, claimed_type: str | None, max_pag
             f"pages {first}-{min(first + size - 1, pages)}" for first in range(1, pages + 1, size)
         ]
     return PLAN_ADAPTER.dump_json(
-        ParsePlan(detected.media_type, tuple(parts), pages, tuple(notices))
+        ParsePlan(detected.media_type, tuple(parts), pages, tuple(notices), size)
     )
 
 

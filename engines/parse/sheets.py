@@ -7,8 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engines.parse.hidden_text import is_hidden_text_kept, join_names, make_hidden_notice
-from engines.parse.refusals import spend
+from engines.parse.notices import is_hidden_text_kept, join_names, make_hidden_notice, spend
 from schemas.errors import LimitExceeded
 from schemas.values import Notice
 

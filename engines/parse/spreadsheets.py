@@ -116,10 +116,7 @@ def _build_summary(grid: Grid, blocks: list[ParsedBlock], sheet: str | None) -> 
     # `--` would end the comment.
     comment = f"<!-- {words.replace('--', '- -')} -->"
     return ParsedBlock(
-        "summary",
-        comment,
-        sheet=sheet,
-        cells=grid.format_range(0, 0, len(rows), len(rows[0])),
+        "summary", comment, sheet=sheet, cells=grid.format_range(0, 0, len(rows), len(rows[0]))
     )
 
 

@@ -1,4 +1,4 @@
-"""Detection of text encodings, and a reader of plain text."""
+"""Detection of text encodings, dates that documents state of themselves, a reader of plain text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from datetime import date, datetime
+from email.utils import parsedate_to_datetime
 
 from chardetng_py import EncodingDetector
 
-from engines.layout.letter_spacing import join_spaced_line
+from engines.layout.text_runs import join_spaced_line
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.values import Notice
 
@@ -193,3 +195,29 @@ def read(data: bytes) -> ParsedPart:
         [ParsedBlock("paragraph", join_spaced_line(part)) for part in paragraphs if part.strip()],
         notices=list(decoded.notices),
     )
+
+
+# ISO 8601 with and without separators, and PDF's `D:20260301…`; what follows is a time.
+_NUMERIC_DATE = re.compile(r"(?:D:)?(\d{4})([-/.]?)(\d{2})\2(\d{2})(?=$|[T\s]|\d{2})", re.ASCII)
+MAX_DATE_CHARACTERS = 100
+"""`email.utils` takes quadratic time on long texts."""
+
+
+def parse_document_date(value: str | date | None) -> date | None:
+    """Return the day of a date as it is written there, in its own time zone.
+
+    Reads ISO 8601, PDF dates and RFC 5322 dates. None for all others, such as a year alone.
+    """
+    if isinstance(value, datetime):
+        return value.date()
+    if not isinstance(value, str):
+        return value
+    text = value.strip()[:MAX_DATE_CHARACTERS]
+    try:
+        if match := _NUMERIC_DATE.match(text):
+            year, _, month, day = match.groups()
+            return date(int(year), int(month), int(day))
+        return parsedate_to_datetime(text).date()
+    # An overflow: `email.utils` reads any number of digits as a year.
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None

@@ -11,16 +11,18 @@ from pathlib import Path
 import xlrd
 from xlrd.biffh import error_text_from_code
 
-from engines.parse.hidden_text import (
+from engines.parse.notices import (
+    WHITE,
     is_hidden_text_kept,
+    is_unseen,
+    make_corrupt_error,
     make_embedded_notice,
+    make_encrypted_error,
     make_hidden_notice,
 )
 from engines.parse.number_formats import format_cell_number, format_text
-from engines.parse.refusals import make_corrupt_error, make_encrypted_error
 from engines.parse.scripts import apply_run_marks, format_struck
 from engines.parse.sheets import Sheet
-from engines.parse.visibility import WHITE, is_unseen
 from schemas.values import Notice
 
 _VISIBLE = 0

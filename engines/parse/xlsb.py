@@ -10,11 +10,16 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from engines.parse.hidden_text import is_hidden_text_kept, make_hidden_notice
+from engines.parse.notices import (
+    WHITE,
+    Color,
+    is_hidden_text_kept,
+    is_unseen,
+    make_hidden_notice,
+)
 from engines.parse.number_formats import BUILT_IN_FORMATS
 from engines.parse.scripts import apply_run_marks
 from engines.parse.sheets import Sheet
-from engines.parse.visibility import WHITE, Color, is_unseen
 from engines.parse.xlsx import INDEXED_COLORS, CellStyle, Workbook, read_theme
 from engines.parse.xml_parts import read_relations, read_xml
 from schemas.values import Notice

@@ -12,15 +12,18 @@ from typing import IO
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-from engines.parse.hidden_text import (
+from engines.parse.notices import (
+    WHITE,
+    Color,
     is_hidden_text_kept,
+    is_unseen,
     make_embedded_notice,
     make_hidden_notice,
+    parse_color,
 )
 from engines.parse.number_formats import BUILT_IN_FORMATS, format_cell_number, format_text
 from engines.parse.scripts import apply_marks, format_struck
 from engines.parse.sheets import Sheet, parse_address, parse_range
-from engines.parse.visibility import WHITE, Color, is_unseen, parse_color
 from engines.parse.xml_parts import (
     Element,
     find_named,

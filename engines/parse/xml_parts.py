@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-from engines.parse.refusals import make_corrupt_error
+from engines.parse.notices import make_corrupt_error
 
 Element = ElementTree.Element
 

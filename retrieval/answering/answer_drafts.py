@@ -16,6 +16,8 @@ from schemas.facts import FactCitation
 from schemas.ports.engines import ChatReply
 from schemas.questions import Conflict
 
+# Quotes that support one written sentence together.
+QUOTES_PER_SENTENCE = 2
 REMARK_PREFIX = "Stated by the model: "
 FACTS_NOTE = "Marks such as [F1] are stated facts, which no document of the answer confirms."
 
@@ -207,15 +209,15 @@ def _strip_separators(number: str) -> str:
 
 
 def choose_quotes(
-    sentence: str, candidates: Sequence[QuoteCandidate], max_quotes: int
+    sentence: str, candidates: Sequence[QuoteCandidate]
 ) -> tuple[list[QuoteCandidate], float]:
     """Return the quotes that hold most of the sentence, and the share held.
 
-    Takes as few as possible, `max_quotes` at most.
+    Takes as few as possible, QUOTES_PER_SENTENCE at most.
     """
     quotes: list[QuoteCandidate] = []
     support = 0.0
-    while len(quotes) < max_quotes:
+    while len(quotes) < QUOTES_PER_SENTENCE:
         texts = [candidate.readable_text for candidate in quotes]
         best = max(
             candidates,

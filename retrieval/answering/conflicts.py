@@ -16,7 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from retrieval.answering.answer_drafts import CitationList
-from retrieval.answering.evidence import Evidence, list_unit_texts, rank_rows
+from retrieval.answering.evidence import (
+    MAX_QUOTES,
+    QUOTE_DISTANCE,
+    Evidence,
+    list_unit_texts,
+    rank_rows,
+)
 from retrieval.question.answer_values import AnswerType, detect_answer_type
 from retrieval.question.quantities import (
     Quantity,
@@ -30,9 +36,11 @@ from retrieval.question.question_terms import find_question_terms, index_labels,
 from retrieval.question.words import extract_content_words, stem_word
 from retrieval.ranking.quote_candidates import QuoteCandidate, find_equal_quotes
 from retrieval.redaction import Redactor
-from schemas.answer_profiles import AnswerProfile
 from schemas.questions import Conflict, ConflictingValue
 
+# Distance in score from the best sentence up to which sentences of other documents are compared
+# with it for conflicting numbers and dates.
+CONFLICT_DISTANCE = 8.0
 # Kinds of quantities that answer a question of the type. Other quantities must be equal.
 _ANSWERING_KINDS: dict[AnswerType | None, frozenset[QuantityKind]] = {
     # A fee may be a share.
@@ -99,10 +107,10 @@ class _Statement:
         return self.candidate.chunk.document_id
 
 
-def compare_documents(evidence: Evidence, plan: QueryPlan, profile: AnswerProfile) -> ComparedRows:
+def compare_documents(evidence: Evidence, plan: QueryPlan) -> ComparedRows:
     """Find the conflict that involves the best of the candidates to quote, if any does.
 
-    They are compared with all candidates up to `conflict_distance` in score from the best one: that
+    They are compared with all candidates up to CONFLICT_DISTANCE in score from the best one: that
     a sentence says the same makes it about the question too. A question that asks for no number or
     date, such as one for a name, has no conflict.
     """
@@ -112,10 +120,10 @@ def compare_documents(evidence: Evidence, plan: QueryPlan, profile: AnswerProfil
     kinds = _ANSWERING_KINDS[answer_type]
     candidates, scores = evidence.candidates, evidence.get_scores(plan)
     order = rank_rows(scores)
-    rows = [row for row in order if scores[row] >= scores[order[0]] - profile.conflict_distance]
+    rows = [row for row in order if scores[row] >= scores[order[0]] - CONFLICT_DISTANCE]
     statements = {row: _read_statements(candidates[row]) for row in rows[:_MAX_COMPARED]}
     other_editions: frozenset[int] = frozenset()
-    for lead in select_rows_to_quote(scores, rows, profile):
+    for lead in select_rows_to_quote(scores, rows):
         places: dict[int, Place] = {}
         values: set[str] = set()
         for row, others in statements.items():
@@ -141,13 +149,12 @@ def cite_conflict(
     evidence: Evidence,
     citations: CitationList,
     redactor: Redactor,
-    max_sources: int,
 ) -> Conflict | None:
     """Cite every source of each value; None unless at least two values can be cited."""
     values = []
     for row, (start, end) in places.items():
         quote = evidence.candidates[row]
-        if numbers := citations.cite(find_equal_quotes(quote, evidence.candidates, max_sources)):
+        if numbers := citations.cite(find_equal_quotes(quote, evidence.candidates)):
             value = redactor.mask(quote.readable_text)[start:end]
             values.append(ConflictingValue(value=value, citations=list(numbers)))
     return Conflict(values=values) if len(values) > 1 else None
@@ -269,12 +276,7 @@ def _list_held_terms(candidate: QuoteCandidate, plan: QueryPlan) -> frozenset[st
     """Return the codes and names of the question that the passage holds."""
     terms = find_question_terms(plan.question, plan.language)
     held = index_text_terms(list_unit_texts(candidate))
-    return frozenset(
-        [
-            *filter(held.holds_code, terms.codes),
-            *filter(held.holds_name, terms.names),
-        ]
-    )
+    return frozenset([*filter(held.holds_code, terms.codes), *filter(held.holds_name, terms.names)])
 
 
 def _align(
@@ -309,12 +311,10 @@ def _list_words(text: str) -> set[str]:
     return {stem_word(word) for word in extract_content_words(text)}
 
 
-def select_rows_to_quote(
-    scores: Sequence[float], ranked_rows: Sequence[int], profile: AnswerProfile
-) -> list[int]:
+def select_rows_to_quote(scores: Sequence[float], ranked_rows: Sequence[int]) -> list[int]:
     """Return the first rows, as many as are quoted, that are close to the best one."""
     return [
         row
-        for row in ranked_rows[: profile.max_quotes]
-        if scores[row] >= scores[ranked_rows[0]] - profile.quote_distance
+        for row in ranked_rows[:MAX_QUOTES]
+        if scores[row] >= scores[ranked_rows[0]] - QUOTE_DISTANCE
     ]

@@ -31,28 +31,17 @@ async def weigh_contexts(
     """Score the sentences of the contexts, and decide by them whether to answer."""
     evidence = (
         # A cross-encoder's scores decide nothing that the chat model does not.
-        Evidence(
-            tuple(
-                extract_quote_candidates(result.contexts, resources.sentences, query.plan.question)
-            )
-        )
+        Evidence(tuple(extract_quote_candidates(result.contexts, query.plan.question)))
         if _writes_by_chat(query, resources)
         and resources.reranker is not None
         and resources.reranker.role == "replaces"
         else await _weigh(query, result, resources)
     )
-    relevance = assess_evidence(
-        result.relevance,
-        evidence,
-        result.contexts,
-        [
-            parent.rerank_score
-            for parent in result.ranking.parents
-            if parent.rerank_score is not None
-        ],
-        query.plan,
-        query.profile.answer,
-    )
+    profile = query.profile.answer
+    if find_relation_path(query.plan, result):
+        # The path answers the question, however little each of its sentences says of it.
+        profile = profile.model_copy(update={"min_confidence": 0.0})
+    relevance = assess_evidence(result.relevance, evidence, result.contexts, query.plan, profile)
     return evidence, replace(result, relevance=relevance)
 
 
@@ -69,7 +58,7 @@ async def _weigh(
         reranked.is_reranked if reranked else reranker.role == "added"
     )
     evidence = await weigh_evidence(
-        extract_quote_candidates(result.contexts, resources.sentences, query.plan.question),
+        extract_quote_candidates(result.contexts, query.plan.question),
         query.plan,
         result.ranking.candidates.embedded_query,
         resources.embedder,
@@ -95,11 +84,14 @@ async def write_judged_draft(
     result = drop_refused_contexts(query, result)
     if not result.contexts:
         evidence = Evidence(())
-    profile, deltas = query.profile.judge, PartialAnswer(query.on_progress, query.redactor)
+    profile = query.profile.judge
+    is_streamed = query.is_streamed and not profile.hold
+    deltas = PartialAnswer(query.on_progress, query.redactor) if is_streamed else None
     judged = await _write_and_judge(query, result, evidence, resources, deltas)
     verdict = judged.verdict
     if verdict and verdict.decision == "FAIL_BLOCKED" and profile.retry and judged.draft.reply:
-        deltas.start_attempt()
+        if deltas:
+            deltas.start_attempt()
         rejected = judged.mark_retryable()
         judged = await _write_and_judge(
             query, result, evidence, resources, deltas, verdict.violations
@@ -116,7 +108,7 @@ async def _write_and_judge(
     result: RetrievalResult,
     evidence: Evidence,
     resources: RetrievalResources,
-    deltas: PartialAnswer,
+    deltas: PartialAnswer | None,
     violations: Sequence[Violation] = (),
 ) -> JudgedDraft:
     with query.stopwatch.measure_step("answer"):
@@ -135,7 +127,7 @@ async def _write_draft(
     result: RetrievalResult,
     evidence: Evidence,
     resources: RetrievalResources,
-    deltas: PartialAnswer,
+    deltas: PartialAnswer | None,
     violations: Sequence[Violation],
 ) -> AnswerDraft:
     """Write the draft. Falls back to quotes when the chat model fails."""
@@ -155,23 +147,11 @@ async def _write_draft(
         prompt = extend_prompt(prompt, "search")
     if violations:
         prompt = extend_prompt(prompt, "retry")
-    on_delta = deltas.feed if query.is_streamed and not query.profile.judge.hold else None
+    on_delta = deltas.feed if deltas else None
     try:
         async with asyncio.timeout(profile.timeout_s):
             draft = await generate_answer(
-                result.contexts,
-                evidence,
-                query.plan,
-                profile,
-                query.redactor,
-                chat,
-                prompt,
-                on_delta,
-                violations,
-                may_search=may_search,
-                facts=result.facts,
-                graph_lines=result.graph_lines,
-                path=find_relation_path(query.plan, result),
+                query, result, evidence, chat, prompt, on_delta, violations, may_search=may_search
             )
     # The passages are there: a failed model costs the wording, not the answer.
     except (AnabranchError, TimeoutError) as error:
@@ -186,7 +166,6 @@ def _quote(query: QueryContext, result: RetrievalResult, evidence: Evidence) -> 
     return compose_quoted_answer(
         evidence,
         query.plan,
-        query.profile.answer,
         query.redactor,
         is_confident=result.relevance.is_confident,
         facts=result.facts,

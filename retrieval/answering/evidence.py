@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,13 @@ from retrieval.question.answer_values import (
 )
 from retrieval.question.query_plan import QueryPlan
 from retrieval.question.question_terms import find_question_terms, index_text_terms
-from retrieval.question.translation import match_synonyms, match_words
-from retrieval.question.words import extract_content_words, extract_word_keys, stem_word
+from retrieval.question.words import (
+    extract_content_words,
+    extract_word_keys,
+    match_synonyms,
+    match_words,
+    stem_word,
+)
 from retrieval.ranking.fusion import compute_z_scores
 from retrieval.ranking.quote_candidates import QuoteCandidate
 from retrieval.ranking.reranking import TokenStateReader, TokenStates
@@ -50,8 +55,18 @@ from schemas.values import format_embedding_text
 
 FloatArray = NDArray[np.float64]
 
-# Not settings: the weights of scores without a model, chosen together and on the scale of learned
-# ones, in which a profile's distances are measured.
+# Sentences that a quoted answer holds, besides those that conflict. The weights of the estimated
+# probability were learned with it.
+MAX_QUOTES = 3
+# Distance in score from the best sentence up to which further ones are quoted. Measured: the quotes
+# hold 99 % of the answers that they hold without a limit, in two thirds of the words.
+QUOTE_DISTANCE = 2.0
+# Sentences to rerank or embed where the index has no token states of them: about 700 tokens, whose
+# embedding takes a third of a second on one core.
+MAX_EMBEDDED = 24
+
+# The weights of scores without a model, chosen together and on the scale of learned ones, in which
+# distances are measured.
 LEXICAL_WEIGHT = 0.5
 VALUE_BONUS = 0.15
 # Subtracted for each context ranked before the sentence's own, up to three.
@@ -70,29 +85,17 @@ class Similarities:
 
     `tokens` is the highest similarity of each question token to a token of each sentence
     [sentences, question tokens], `weights` the idf of the question's tokens, and `reverse` the mean
-    over a sentence's tokens of the highest similarity to the question. `spans` are the places of
-    the tokens in the question, empty if they could not be located.
+    over a sentence's tokens of the highest similarity to the question.
     """
 
     tokens: FloatArray
     weights: FloatArray
     reverse: FloatArray
-    spans: TokenSpans = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
     def score(self, rows: Sequence[int] | None = None) -> FloatArray:
         """Return the weighted mean similarity of each sentence, or of `rows` read together."""
         tokens = self.tokens if rows is None else self.tokens[list(rows)].max(axis=0)[None, :]
         return np.asarray(tokens @ self.weights / self.weights.sum())
-
-    def compare_span(self, rows: Sequence[int], span: tuple[int, int]) -> float:
-        """Return the mean similarity of the question's tokens in `span` to `rows` read together.
-
-        1 where no token lies there: what cannot be compared is not missing.
-        """
-        is_inside = (self.spans[:, 0] < span[1]) & (self.spans[:, 1] > span[0])
-        if not is_inside.any():
-            return 1.0
-        return float(self.tokens[list(rows)][:, is_inside].max(axis=0).mean())
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,7 @@ async def weigh_evidence(
                     scores = demote_named_reference(candidates, plan.question, scores)
                     scores = demote_excluded(candidates, plan.question, scores)
                     return Evidence(tuple(candidates), scores, similarities)
-            rows = _preselect(candidates, plan, profile.sentences)
+            rows = _preselect(candidates, plan)
             if reranker is not None:
                 evidence = replace(evidence, rerank_requests=reranker.count_requests(len(rows)))
             closeness = await _compute_closeness(
@@ -171,8 +174,7 @@ async def _compare_stored_states(
     if len(states_by_chunk) < len(chunks):
         return None
     texts = [format_embedding_text(chunk.prefix, chunk.text) for chunk in chunks.values()]
-    *chunk_spans, question_spans = await embedder.locate_tokens([*texts, plan.question])
-    spans_by_chunk = dict(zip(chunks, chunk_spans, strict=True))
+    spans_by_chunk = dict(zip(chunks, await embedder.locate_tokens(texts), strict=True))
     sentence_states = [
         _select_states(
             candidate,
@@ -187,17 +189,13 @@ async def _compare_stored_states(
     if len(present) < len(sentence_states):
         return None
     languages = [candidate.chunk.language or plan.language or "" for candidate in candidates]
-    similarities = await asyncio.to_thread(
+    return await asyncio.to_thread(
         compare_states,
         present,
         take_leading(query.states),
         query.token_ids,
         find_language_shifts(languages, plan.language or "", query.language_means),
     )
-    # A question that was embedded in other words, or cut, has other tokens.
-    if len(question_spans) != len(query.states):
-        return similarities
-    return replace(similarities, spans=question_spans)
 
 
 def _select_states(
@@ -304,8 +302,7 @@ def compute_selection_features(
         "is_first_passage": (ranks == 0).astype(np.float64),
         "passage_rank": np.minimum(ranks, 5).astype(np.float64),
         "has_value": np.array(
-            [find_value(answer_type, text, plan.question) is not None for text in texts],
-            np.float64,
+            [find_value(answer_type, text, plan.question) is not None for text in texts], np.float64
         ),
         "has_numeral": np.array(
             [
@@ -319,7 +316,6 @@ def compute_selection_features(
             np.float64,
         ),
         "is_row": np.array([candidate.is_row for candidate in candidates], np.float64),
-        "log_length": np.log1p([len(text.split()) for text in texts]),
     }
 
 
@@ -390,21 +386,21 @@ def compute_overlaps(
     return np.asarray(matches @ idf / idf.sum())
 
 
-def _preselect(candidates: Sequence[QuoteCandidate], plan: QueryPlan, count: int) -> list[int]:
-    """Return indices of at most `count` sentences to embed or rerank.
+def _preselect(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> list[int]:
+    """Return indices of at most MAX_EMBEDDED sentences to embed or rerank.
 
     Half are chosen by words, half from the best child of each context: the question may share no
     word with its answer.
     """
     overlaps = compute_overlaps(candidates, plan)
-    by_words = rank_rows(overlaps.tolist())[: count // 2]
+    by_words = rank_rows(overlaps.tolist())[: MAX_EMBEDDED // 2]
     from_best = [
         index
         for index, candidate in enumerate(candidates)
         if candidate.chunk.chunk_id == candidate.context.parent.best.chunk.chunk_id
     ]
     chosen_indices = list(dict.fromkeys([*by_words, *from_best, *range(len(candidates))]))
-    return sorted(chosen_indices[:count])
+    return sorted(chosen_indices[:MAX_EMBEDDED])
 
 
 async def _compute_closeness(

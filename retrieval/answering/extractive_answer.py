@@ -19,7 +19,7 @@ from retrieval.answering.answer_drafts import (
     cite_path,
 )
 from retrieval.answering.conflicts import cite_conflict, compare_documents
-from retrieval.answering.evidence import Evidence, rank_rows
+from retrieval.answering.evidence import MAX_QUOTES, QUOTE_DISTANCE, Evidence, rank_rows
 from retrieval.answering.row_ranking import EXCLUDED_DISTANCE
 from retrieval.prompting import normalize_whitespace
 from retrieval.question.answer_values import (
@@ -41,7 +41,6 @@ from retrieval.ranking.quote_candidates import (
     normalize_quote,
 )
 from retrieval.redaction import Redactor
-from schemas.answer_profiles import AnswerProfile
 from schemas.facts import FactCitation
 from schemas.planning import Intent
 
@@ -87,7 +86,6 @@ def format_evidence_only(plan: QueryPlan) -> list[str]:
 def compose_quoted_answer(
     evidence: Evidence,
     plan: QueryPlan,
-    profile: AnswerProfile,
     redactor: Redactor,
     *,
     is_confident: bool,
@@ -102,7 +100,7 @@ def compose_quoted_answer(
     # Before texts are cut into cells: the column name may tell what a number is.
     redactor.learn(candidate.readable_text for candidate in evidence.candidates)
     learn_divided_quotes(redactor, evidence.candidates)
-    compared = compare_documents(evidence, plan, profile)
+    compared = compare_documents(evidence, plan)
     places = compared.places
     citations = CitationList()
     relation_path = cite_path(path, citations)
@@ -114,13 +112,11 @@ def compose_quoted_answer(
         if relation_path
     ]
     columns: dict[tuple[str, ...], int | None] = {}
-    for row, quote in select_quotes(evidence, plan, profile, list(places), compared.other_editions):
+    for row, quote in select_quotes(evidence, plan, list(places), compared.other_editions):
         is_in_path = sentences and normalize_quote(quote.readable_text) in quoted
-        if row not in places and (is_in_path or len(sentences) >= profile.max_quotes):
+        if row not in places and (is_in_path or len(sentences) >= MAX_QUOTES):
             continue
-        numbers = citations.cite(
-            find_equal_quotes(quote, evidence.candidates, profile.sources_per_quote)
-        )
+        numbers = citations.cite(find_equal_quotes(quote, evidence.candidates))
         if not numbers:
             continue
         text = redactor.mask(quote.readable_text)
@@ -138,7 +134,7 @@ def compose_quoted_answer(
         citations.citations,
         MODEL,
         limitations=(_QUOTED_NOTE, *format_evidence_only(plan)),
-        conflict=cite_conflict(places, evidence, citations, redactor, profile.sources_per_quote),
+        conflict=cite_conflict(places, evidence, citations, redactor),
         relation_path=relation_path,
         closeness=evidence.scores,
         has_engine_failure=evidence.has_engine_failure,
@@ -149,7 +145,6 @@ def compose_quoted_answer(
 def select_quotes(
     evidence: Evidence,
     plan: QueryPlan,
-    profile: AnswerProfile,
     conflicting_rows: Sequence[int] = (),
     omitted_rows: Collection[int] = (),
 ) -> list[tuple[int, QuoteCandidate]]:
@@ -181,9 +176,9 @@ def select_quotes(
         # The joined sentence is not quoted twice.
         is_shown = text in shown_texts or (joined is not None and row == lead + 1)
         is_omitted = is_shown or row in omitted_rows
-        if is_omitted or scores[row] < scores[lead] - profile.quote_distance:
+        if is_omitted or scores[row] < scores[lead] - QUOTE_DISTANCE:
             continue
-        if len(first_rows) + len(supporting) >= profile.max_quotes:
+        if len(first_rows) + len(supporting) >= MAX_QUOTES:
             break
         shown_texts.add(text)
         supporting.append(row)

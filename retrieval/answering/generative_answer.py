@@ -21,13 +21,15 @@ from retrieval.answering.answer_drafts import (
     find_unsupported_numbers,
     strip_citation_marks,
 )
-from retrieval.answering.conflicts import Place, cite_conflict, compare_documents
+from retrieval.answering.conflicts import cite_conflict, compare_documents
 from retrieval.answering.evidence import Evidence
 from retrieval.prompting import Prompt, build_object_schema, normalize_whitespace
 from retrieval.question.query_plan import QueryPlan
-from retrieval.ranking.context_packing import ContextPassage
-from retrieval.ranking.graph_facts import GraphLine, PathStep
+from retrieval.ranking.graph_facts import GraphLine
+from retrieval.ranking.passages import ContextPassage
+from retrieval.ranking.query_context import QueryContext
 from retrieval.ranking.quote_candidates import QuoteCandidate, learn_divided_quotes
+from retrieval.ranking.retrieval_result import RetrievalResult, find_relation_path
 from retrieval.redaction import MASK, Redactor
 from schemas.answer_profiles import AnswerProfile
 from schemas.errors import InvalidModelOutput
@@ -44,6 +46,8 @@ _COMPLETE_ESCAPES = re.compile(
     r"(?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*"
 )
 _OPEN_MARK = re.compile(r"\s*\[[^\]]*$|\s+$")
+MAX_OPEN_SENTENCE = 16_384
+"""Characters without the end of a sentence after which a draft is streamed no further."""
 
 
 class PartialAnswer:
@@ -55,7 +59,7 @@ class PartialAnswer:
 
     def __init__(self, on_progress: OnProgress, redactor: Redactor) -> None:
         self._on_progress, self._redactor = on_progress, redactor
-        self._draft, self._json, self._published_length = 0, "", 0
+        self._draft, self._complete, self._rest, self._published_length = 0, "", "", 0
         self._earlier_drafts = 0
 
     def start_attempt(self) -> None:
@@ -66,21 +70,28 @@ class PartialAnswer:
         draft += self._earlier_drafts
         # The model started its reply again, and the client discards what it has shown.
         if draft != self._draft:
-            self._draft, self._json, self._published_length = draft, "", 0
-        self._json += piece
-        sentence = _COMPLETE_TEXT if self._redactor.is_active else _TEXT
-        text = self._redactor.mask(parse_partial_text(self._json, sentence))
+            self._draft, self._complete, self._rest, self._published_length = draft, "", "", 0
+        if len(self._rest) > MAX_OPEN_SENTENCE:
+            return
+        self._rest += piece
+        # Complete sentences are read once: an answer comes in thousands of pieces.
+        if matches := list(_COMPLETE_TEXT.finditer(self._rest)):
+            end = matches[-1].end()
+            self._complete += " " + parse_partial_text(self._rest[:end])
+            self._rest = self._rest[end:]
+        open_text = "" if self._redactor.is_active else parse_partial_text(self._rest)
+        text = self._redactor.mask(f"{self._complete} {open_text}".strip())
         if len(text) > self._published_length:
             self._on_progress(AnswerDelta(draft=draft, text=text[self._published_length :]))
             self._published_length = len(text)
 
 
-def parse_partial_text(answer: str, sentence: re.Pattern[str] = _TEXT) -> str:
+def parse_partial_text(answer: str) -> str:
     """Return the sentences of an unfinished answer.
 
     Citation marks are left out, also those that may only be beginning.
     """
-    sentences = [_decode_partial(match.group(1)) for match in sentence.finditer(answer)]
+    sentences = [_decode_partial(match.group(1)) for match in _TEXT.finditer(answer)]
     if sentences:
         sentences[-1] = _OPEN_MARK.sub("", sentences[-1])
     return " ".join(filter(None, map(strip_citation_marks, sentences)))
@@ -119,20 +130,15 @@ class ModelAnswer(BaseModel):
 
 
 async def generate_answer(
-    contexts: Sequence[ContextPassage],
+    query: QueryContext,
+    result: RetrievalResult,
     evidence: Evidence,
-    plan: QueryPlan,
-    profile: AnswerProfile,
-    redactor: Redactor,
     chat: ChatModel,
     prompt: Prompt,
     on_delta: OnDelta | None = None,
     violations: Sequence[Violation] = (),
     *,
     may_search: bool = False,
-    facts: Sequence[FactCitation] = (),
-    graph_lines: Sequence[GraphLine] = (),
-    path: Sequence[PathStep] = (),
 ) -> AnswerDraft:
     """Ask the chat model for an answer, and keep its verified sentences.
 
@@ -140,11 +146,18 @@ async def generate_answer(
     reply may name words to search for.
     Raises what the chat port raises, and InvalidModelOutput for a reply of another shape.
     """
-    learn_divided_quotes(redactor, evidence.candidates)
+    learn_divided_quotes(query.redactor, evidence.candidates)
     reply = await chat.complete(
         prompt.system,
-        build_user_prompt(contexts, plan.question, redactor, violations, facts, graph_lines),
-        build_answer_schema(may_search=may_search, has_facts=bool(facts)),
+        build_user_prompt(
+            result.contexts,
+            query.plan.question,
+            query.redactor,
+            violations,
+            result.facts,
+            result.graph_lines,
+        ),
+        build_answer_schema(may_search=may_search, has_facts=bool(result.facts)),
         name="answer",
         on_delta=on_delta,
         options=prompt.options,
@@ -160,19 +173,7 @@ async def generate_answer(
             calls=reply.calls,
             tokens=tokens,
         ) from error
-    places = compare_documents(evidence, plan, profile).places
-    return _verify_answer(
-        model_answer,
-        reply,
-        evidence,
-        plan,
-        places,
-        redactor,
-        profile,
-        facts,
-        graph_lines,
-        path,
-    )
+    return _verify_answer(query, result, evidence, model_answer, reply)
 
 
 def build_user_prompt(
@@ -245,21 +246,17 @@ def build_answer_schema(*, may_search: bool = False, has_facts: bool = False) ->
 
 
 def _verify_answer(
+    query: QueryContext,
+    result: RetrievalResult,
+    evidence: Evidence,
     model_answer: ModelAnswer,
     reply: ChatReply,
-    evidence: Evidence,
-    plan: QueryPlan,
-    conflicting_places: Mapping[int, Place],
-    redactor: Redactor,
-    profile: AnswerProfile,
-    facts: Sequence[FactCitation],
-    graph_lines: Sequence[GraphLine],
-    path: Sequence[PathStep],
 ) -> AnswerDraft:
     """Keep sentences with a verified citation or fact; the limitations count the others."""
+    plan, profile, facts = query.plan, query.profile.answer, result.facts
     citations = CitationList()
     # Of a line of the graph only its quote supports a sentence, not the extractor's label.
-    candidates = [*evidence.candidates, *(line.quote for line in graph_lines)]
+    candidates = [*evidence.candidates, *(line.quote for line in result.graph_lines)]
     cited_sentences = []
     for sentence in model_answer.sentences if model_answer.sufficient else []:
         text = strip_citation_marks(sentence.text)
@@ -272,21 +269,21 @@ def _verify_answer(
         if numbers or fact_numbers:
             cited_sentences.append(DraftSentence(text, numbers, fact_numbers))
     n_dropped = len(model_answer.sentences) - len(cited_sentences) if model_answer.sufficient else 0
-    limitations = [
-        *_format_remarks(model_answer.limitations),
-        *(
-            [f"Sentences removed for lack of a verified citation: {n_dropped}."]
-            if n_dropped
-            else []
-        ),
-    ]
+    limitations = list(_format_remarks(model_answer.limitations))
+    if n_dropped:
+        limitations.append(f"Sentences removed for lack of a verified citation: {n_dropped}.")
     # The model may have chosen one of the values: both sources are cited all the same.
     cited_conflict = (
-        cite_conflict(conflicting_places, evidence, citations, redactor, profile.sources_per_quote)
+        cite_conflict(
+            compare_documents(evidence, plan).places,
+            evidence,
+            citations,
+            query.redactor,
+        )
         if cited_sentences
         else None
     )
-    relation_path = cite_path(path, citations) if cited_sentences else ()
+    path = find_relation_path(plan, result) if cited_sentences else ()
     search = "" if model_answer.sufficient else model_answer.search
     draft = AnswerDraft(
         (),
@@ -295,7 +292,7 @@ def _verify_answer(
         _format_remarks(model_answer.assumptions),
         tuple(limitations),
         conflict=cited_conflict,
-        relation_path=relation_path,
+        relation_path=cite_path(path, citations),
         # A masked identifier cannot be searched for.
         search="" if MASK in search else normalize_whitespace(search, MAX_SEARCH),
         closeness=evidence.scores,
@@ -356,7 +353,7 @@ def _cite_sentence(
         ],
     ):
         return ()
-    quotes, support = choose_quotes(text, named_candidates, profile.quotes_per_sentence)
+    quotes, support = choose_quotes(text, named_candidates)
     if support < profile.min_support:
         # Words of another language cannot be compared; its numbers were compared above.
         is_foreign = plan.language is not None and all(

@@ -7,22 +7,88 @@ judge model decides. A check that neither can make is reported as not checked.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import get_args
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from retrieval.answering.answer_drafts import AnswerDraft
-from retrieval.answering.judge_model import MAX_EVIDENCE, ModelCheck, parse_review, request_review
 from retrieval.answering.judge_rules import JudgedAnswer, JudgedSentence, RuleResult, check_by_rule
-from retrieval.prompting import render_prompt
+from retrieval.prompting import Prompt, build_object_schema, normalize_whitespace, render_prompt
 from retrieval.question.query_plan import QueryPlan
-from retrieval.ranking.context_packing import ContextPassage
+from retrieval.ranking.passages import ContextPassage
 from retrieval.redaction import Redactor
-from schemas.errors import AnabranchError
+from schemas.errors import AnabranchError, InvalidModelOutput
 from schemas.judge_verdicts import CheckName, JudgeCheck, JudgeVerdict, Violation
 from schemas.ports.engines import ChatModel, ChatReply
 from schemas.profiles import CheckProfile, JudgeProfile
+
+MAX_EVIDENCE = 300
+# Minimum score by the judge model to pass.
+MODEL_THRESHOLD = 0.5
+
+
+class ModelCheck(BaseModel):
+    """One check in the reply of the model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    score: float = Field(ge=0, le=1)
+    evidence: str
+
+
+async def request_review(
+    answer: JudgedAnswer,
+    names: Sequence[CheckName],
+    judge: ChatModel,
+    prompt: Prompt,
+    redactor: Redactor,
+) -> ChatReply:
+    """Ask the judge model for the checks. Raises what the chat port raises."""
+    return await judge.complete(
+        prompt.system,
+        build_review_prompt(answer, redactor),
+        build_review_schema(names),
+        name="judge",
+        options=prompt.options,
+    )
+
+
+def parse_review(reply: ChatReply, names: Sequence[CheckName]) -> dict[CheckName, ModelCheck]:
+    """Return the checks of a reply. Raises InvalidModelOutput for a reply of another shape."""
+    try:
+        return {name: ModelCheck.model_validate(reply.data[name]) for name in names}
+    except (KeyError, ValidationError) as error:
+        raise InvalidModelOutput(
+            f"Reply of {reply.model} does not match the judge schema."
+        ) from error
+
+
+def build_review_prompt(answer: JudgedAnswer, redactor: Redactor) -> str:
+    """Write question, answer, quotes and passages as one JSON object, without identifiers."""
+
+    def clean(texts: Sequence[str]) -> list[str]:
+        return [normalize_whitespace(redactor.mask(text)) for text in texts]
+
+    passages = dict.fromkeys(item for part in answer.sentences for item in part.passages)
+    content = {
+        "question": clean([answer.question])[0],
+        "answer": [
+            {"text": clean([sentence.text])[0], "quotes": clean(sentence.quotes)}
+            for sentence in answer.sentences
+        ],
+        "passages": clean(list(passages)),
+    }
+    return json.dumps(content, ensure_ascii=False)
+
+
+def build_review_schema(names: Sequence[CheckName]) -> Mapping[str, Any]:
+    check = build_object_schema({"score": {"type": "number"}, "evidence": {"type": "string"}})
+    return build_object_schema(dict.fromkeys(names, check))
+
 
 CHECK_NAMES: tuple[CheckName, ...] = get_args(CheckName)
 # Rules that only compare words: a model that reads the sentences knows better.
@@ -188,19 +254,16 @@ def _combine(
     return JudgeCheck(
         name=name,
         kind="model",
-        result="pass" if review.score >= profile.model_threshold else "fail",
+        result="pass" if review.score >= MODEL_THRESHOLD else "fail",
         score=review.score,
-        threshold=profile.model_threshold,
+        threshold=MODEL_THRESHOLD,
         severity=profile.severity,
         evidence=review.evidence[:MAX_EVIDENCE],
     )
 
 
 def build_judged_answer(
-    draft: AnswerDraft,
-    contexts: Sequence[ContextPassage],
-    plan: QueryPlan,
-    redactor: Redactor,
+    draft: AnswerDraft, contexts: Sequence[ContextPassage], plan: QueryPlan, redactor: Redactor
 ) -> JudgedAnswer:
     """Collect the sentences of a draft, as they will be shown, with their quotes and the passages
     of these.

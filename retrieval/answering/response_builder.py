@@ -180,12 +180,7 @@ def _choose_hops(result: RetrievalResult) -> list[AnswerHop]:
 def _rate_answer(
     query_context: QueryContext, result: RetrievalResult, judged: JudgedDraft | None
 ) -> Confidence:
-    confidence = rate_confidence(
-        result.relevance,
-        result.contexts,
-        result.ranking.candidates,
-        query_context.profile.answer.relevance,
-    )
+    confidence = rate_confidence(result.relevance, result.contexts, result.ranking.candidates)
     if judged is not None and judged.draft.facts and not judged.draft.citations:
         certainty = max(fact.certainty for fact in judged.draft.facts)
         reason = f"rests on stated facts alone, of certainty {certainty:.2f}"
@@ -283,6 +278,7 @@ def build_trace(
         threshold=result.relevance.threshold,
         calibrated=query.calibration != "uncalibrated",
         calibration=query.calibration,
+        missing_collections=list(result.missing_collections),
         models={**models, **{use.task: use.model for use in result.model_uses}},
         model_calls=sum(item.calls for item in usage if not item.local),
         rerank_requests=query.usage.rerank_requests,

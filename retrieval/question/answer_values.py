@@ -8,14 +8,12 @@ from typing import Literal
 
 from retrieval.question.numerals import find_spelled_numbers
 from retrieval.question.question_terms import find_question_terms, index_text_terms
-from retrieval.question.translation import find_equivalents
 from retrieval.question.words import (
     MONTHS,
     blank_struck,
     extract_content_words,
     extract_word_keys,
     holds_form,
-    split_words,
     stem_word,
     strip_accents,
 )
@@ -324,26 +322,6 @@ def _prefer_unit(
     return fitting or spans
 
 
-def holds_other_dimension(question: str, texts: Sequence[str]) -> bool:
-    """Tell whether the texts give a length, weight, temperature or speed, and none of the one of
-    these that the question asks for. A number without a unit may be any of them.
-    """
-    asked_units = _find_asked_units(question)
-    if asked_units is None or any(asked_units.search(text) for text in texts):
-        return False
-    # Fees and rates are high, too.
-    if _HOW_HIGH.search(question) and any(
-        VALUE_PATTERNS[kind].search(text) for text in texts for kind in ("money", "percentage")
-    ):
-        return False
-    return any(
-        units.match(text, end)
-        for text in texts
-        for _, end in find_numbers(text)
-        for _, units, _ in _DIMENSIONS
-    )
-
-
 def _is_month(text: str) -> bool:
     return strip_accents(text.lower()) in MONTHS
 
@@ -403,52 +381,3 @@ def highlight_value(sentence: str, value_span: tuple[int, int] | None) -> str:
         return sentence
     start, end = value_span
     return f"{sentence[:start]}**{sentence[start:end]}**{sentence[end:]}"
-
-
-_COUNT_QUESTION = re.compile(
-    r"\b(?:how many|quant[oa]s|cuánt[oa]s|combien d(?:e |['’])|wie viele)\s*", re.I
-)
-# "12 new electric buses", and in tables "Tenants (2025): 12".
-_MAX_WORDS_BEFORE, _MAX_WORDS_AFTER = 3, 2
-# Numbers that are no digits after stemming.
-_COUNT_WORDS = frozenset(
-    {"one", "both", "couple", "dozen", "hundred", "thousand", "twice", "double", "half"}
-    | {"nenhum", "nenhuma", "ambos", "ambas", "duzia", "cem", "cento", "mil", "dobro", "metade"}
-)
-
-
-def lacks_count(
-    question: str, language: str | None, texts: Sequence[tuple[str, str | None]]
-) -> bool:
-    """Tell whether the question asks how many of something, and no text has a number near a word
-    for it. The texts are given with their languages.
-
-    False where the dictionary lacks the word: the texts may use another one.
-    """
-    asked = _COUNT_QUESTION.search(question)
-    noun = (
-        next(iter(extract_content_words(question[asked.end() :], language)), None)
-        if asked
-        else None
-    )
-    if noun is None:
-        return False
-    is_known = False
-    for text, text_language in texts:
-        equivalents = find_equivalents(noun, language, text_language)
-        is_known = is_known or bool(equivalents)
-        words = split_words(text)
-        keys = [stem_word(word) for word in words]
-        numbers = [
-            place
-            for place, (key, word) in enumerate(zip(keys, words, strict=True))
-            if key[0].isdigit() or strip_accents(word) in _COUNT_WORDS
-        ]
-        if any(
-            -_MAX_WORDS_AFTER <= place - number <= _MAX_WORDS_BEFORE and place != number
-            for place, key in enumerate(keys)
-            if key in equivalents or key == stem_word(noun)
-            for number in numbers
-        ):
-            return False
-    return is_known

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import numpy as np
 
-from retrieval.question.document_links import DocumentLink, NameSpan, fold_document_name, join_name
+from retrieval.question.stated_filters import DocumentLink, NameSpan, fold_document_name, join_name
 from retrieval.question.words import extract_content_words, stem_word
 from retrieval.ranking.candidate_retrieval import ChannelCandidates
 from retrieval.ranking.fusion import Fusion

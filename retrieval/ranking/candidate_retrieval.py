@@ -6,7 +6,7 @@ The channels run concurrently; a failure or timeout costs only its own channel.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -14,7 +14,7 @@ from uuid import UUID
 
 import structlog
 
-from retrieval.question.document_links import (
+from retrieval.question.stated_filters import (
     MAX_NAMED_DOCUMENTS,
     DocumentLink,
     confirm_links,
@@ -22,17 +22,17 @@ from retrieval.question.document_links import (
     weigh_documents,
 )
 from retrieval.ranking.channels import ChannelOutput, ChannelRequest, Retrieve
-from retrieval.ranking.chunk_loading import open_chunk_loader
-from retrieval.ranking.foreign_hits import filter_foreign_hits, find_foreign_hits
 from retrieval.ranking.fusion import (
     FusionInput,
     compute_lexical_coverage,
+    filter_foreign_hits,
+    find_foreign_hits,
     score_pairs,
     score_titles,
 )
-from retrieval.ranking.query_context import QueryContext, RetrievalResources
-from retrieval.timing import Clock, elapsed_ms
-from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel, LexicalProfile
+from retrieval.ranking.passages import open_chunk_loader
+from retrieval.ranking.query_context import Clock, QueryContext, RetrievalResources, elapsed_ms
+from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel
 from schemas.citations import AnswerHop
 from schemas.errors import AnabranchError, EngineUnavailable, InvalidRequest
 from schemas.generations import LexicalConfig
@@ -56,6 +56,10 @@ MAX_CANDIDATES_PER_CHANNEL = 4000
 
 OnHits = Callable[[Sequence[Hit]], None]
 _ChannelOutcome = tuple[ChannelOutput | None, AnabranchError | None, float]
+
+# Documents that may share a name of the question and become candidates although no channel found
+# them.
+MAX_SHARING_NAME = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ async def retrieve_chunks(
                     candidates = await _search_addressed(
                         query, resources, snapshot, candidates, links, embedding_task
                     )
-                    first_chunks = list_first_chunks(links, query.profile.fusion.named_documents)
+                    first_chunks = list_first_chunks(links)
                     for hits in (*candidates.hits.values(), first_chunks):
                         chunk_loader.load_hits(hits)
             with query.stopwatch.measure_step("chunks"):
@@ -157,10 +161,13 @@ async def retrieve_chunks(
 
 def choose_channels(route: Route, request: SearchRequest, profile: Profile) -> tuple[Channel, ...]:
     """Return the requested channels, or those of the mode, without channels that the profile
-    disables.
+    disables, and those of default weight 0 that it gives no weight.
     """
     requested = request.channels or [
-        channel.name for channel in CHANNEL_DECLARATIONS if route.mode in (channel.mode, "hybrid")
+        channel.name
+        for channel in CHANNEL_DECLARATIONS
+        if route.mode in (channel.mode, "hybrid")
+        and (channel.weight or profile.fusion.get_weight(channel.name))
     ]
     return tuple(
         channel
@@ -203,12 +210,12 @@ async def _search_addressed(
     return replace(candidates, hits=hits)
 
 
-def list_first_chunks(links: Sequence[DocumentLink], max_documents: int) -> list[Hit]:
-    """List the first chunks of documents whose name at most `max_documents` share."""
+def list_first_chunks(links: Sequence[DocumentLink]) -> list[Hit]:
+    """List the first chunks of documents whose name at most MAX_SHARING_NAME share."""
     return [
         Hit(document.chunk_id, document.document_id, 0.0)
         for link in links
-        if len(link.documents) <= max_documents
+        if len(link.documents) <= MAX_SHARING_NAME
         for document in link.documents
     ]
 
@@ -285,12 +292,6 @@ async def _retrieve_candidates(
     errors = {name: error for name, (_, error, _) in outcomes.items() if error is not None}
     if errors and not outputs:
         raise next(iter(errors.values()))
-    # A failed embedding channel has already waited for the embedding; do not wait twice.
-    embedding_timeout_s = (
-        0.0
-        if set(errors).intersection(EMBEDDING_CHANNELS)
-        else max(query.profile.get_channel(name).timeout_s for name in EMBEDDING_CHANNELS)
-    )
     return ChannelCandidates(
         hits={channel: output.hits for channel, output in outputs.items()},
         traces={
@@ -312,9 +313,18 @@ async def _retrieve_candidates(
         linked_seeds=next(
             (output.linked_seeds for output in outputs.values() if output.linked_seeds), ()
         ),
-        embedded_query=await _await_embedding(embedding_task, embedding_timeout_s),
+        embedded_query=await _await_embedding(
+            embedding_task, _get_embedding_timeout_s(query.profile, errors)
+        ),
         notes=[note for output in outputs.values() for note in output.notes],
     )
+
+
+def _get_embedding_timeout_s(profile: Profile, failed: Collection[Channel]) -> float:
+    # A failed embedding channel has already waited for the embedding; do not wait twice.
+    if set(failed).intersection(EMBEDDING_CHANNELS):
+        return 0.0
+    return max(profile.get_channel(name).timeout_s for name in EMBEDDING_CHANNELS)
 
 
 def _build_request(
@@ -437,7 +447,6 @@ async def _filter_by_language(
         lexical_hits,
         chunks,
         query.plan,
-        LexicalProfile.model_validate(query.profile.get_channel("lexical")),
         await snapshot.count_chunks(query.caller.tenant),
     )
     return replace(candidates, hits={**candidates.hits, "lexical": native_hits})
@@ -457,10 +466,7 @@ def build_fusion_input(
         pair_scores = score_pairs(query.plan.question, views, candidates.lexical.idf, config)
     weights = weigh_documents(candidates.links)
     found = {hit.chunk_id for hits in candidates.hits.values() for hit in hits}
-    found.update(
-        hit.chunk_id
-        for hit in list_first_chunks(candidates.links, query.profile.fusion.named_documents)
-    )
+    found.update(hit.chunk_id for hit in list_first_chunks(candidates.links))
     named = {
         chunk_id: weights[chunks[chunk_id].document_id]
         for chunk_id in found

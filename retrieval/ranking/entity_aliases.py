@@ -19,8 +19,8 @@ from functools import partial
 
 from rapidfuzz.distance import OSA
 
-from retrieval.question.document_links import DocumentLink, NameSpan, find_name_spans
 from retrieval.question.query_plan import QueryPlan, find_written_names
+from retrieval.question.stated_filters import DocumentLink, NameSpan, find_name_spans
 from retrieval.question.words import extract_content_words
 from retrieval.ranking.query_context import QueryContext
 from schemas.channels import GraphProfile
@@ -30,6 +30,8 @@ from schemas.ports.search import EntityAlias, IndexSnapshot
 # Letters that a misspelled word must share with the entity's, and at its end one: "Mario" is not
 # taken for "Maria".
 SHARED_PREFIX = 2
+# Letters that each misspelled word must have.
+MIN_LETTERS = 5
 # Not the first word of the question, which is always capitalized.
 _CAPITALIZED_BEFORE = re.compile(r"\s[^\W\d_a-zà-öø-ÿ][^\s,;:]{0,60}\s$")
 _DEFINITE_ARTICLE = re.compile(
@@ -65,12 +67,12 @@ async def link_aliases(
         if graph.aliases:
             keys = sorted({span.key for span in plan.document_names})
             links += choose_aliases(plan, await snapshot.find_aliases(tenant, keys))
-        names = list_correctable_names(plan, links, graph.fuzzy_letters) if graph.fuzzy else {}
+        names = list_correctable_names(plan, links) if graph.fuzzy else {}
         if names:
             similar = await snapshot.find_similar_names(
                 tenant,
                 sorted(names),
-                partial(is_misspelled, edits=graph.fuzzy, min_letters=graph.fuzzy_letters),
+                partial(is_misspelled, edits=graph.fuzzy),
             )
             links += choose_similar_names(plan, names, similar)
     return sorted(links, key=lambda link: link.span.start), tuple(notes)
@@ -119,9 +121,7 @@ async def _limit_lookup(timeout_s: float, notes: list[str]) -> AsyncIterator[Non
         notes.append(f"names not compared with those of entities: no answer in {timeout_s:g} s")
 
 
-def list_correctable_names(
-    plan: QueryPlan, links: Sequence[AliasLink], min_letters: int
-) -> dict[str, NameSpan]:
+def list_correctable_names(plan: QueryPlan, links: Sequence[AliasLink]) -> dict[str, NameSpan]:
     """Return the spans that are written as names, by normalized name, without digits and short
     ones, and without those that hold an alias.
     """
@@ -130,12 +130,12 @@ def list_correctable_names(
         for span in plan.document_names
         if plan.question[span.start : span.end] in plan.written_names
         and not any(character.isdigit() for character in span.key)
-        and any(len(word) >= min_letters for word in span.key.split())
+        and any(len(word) >= MIN_LETTERS for word in span.key.split())
         and not any(span.overlaps(link.span) for link in links)
     }
 
 
-def is_misspelled(name: str, key: str, *, edits: int, min_letters: int) -> bool:
+def is_misspelled(name: str, key: str, *, edits: int) -> bool:
     """Tell whether `name` may be `key` with up to `edits` letters wrong (optimal string alignment).
 
     Words that differ must be long, and begin and end alike.
@@ -145,7 +145,7 @@ def is_misspelled(name: str, key: str, *, edits: int, min_letters: int) -> bool:
         return False
     differing = [pair for pair in zip(words, key_words, strict=True) if pair[0] != pair[1]]
     return OSA.distance(name, key, score_cutoff=edits) <= edits and all(
-        min(len(word), len(other)) >= min_letters
+        min(len(word), len(other)) >= MIN_LETTERS
         and word[:SHARED_PREFIX] == other[:SHARED_PREFIX]
         and word[-1] == other[-1]
         for word, other in differing

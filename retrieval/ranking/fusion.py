@@ -1,14 +1,19 @@
 """Fuse the channels' scores into one, and keep every number that entered it.
 
+Beside the channels, terms of freshness, metadata, entity overlap, hop and edge type are added with
+their weights; each lies in 0..1, or is a weight of the profile (`edge_type`).
+
 Word pairs add BM25 over adjacent words of the query to the lexical score, from the word positions
 of the candidates: nothing is stored. The idf of a pair is taken as 0.8 × the sum of its words' idf,
-since counting pairs would need tens of millions of terms.
+since counting pairs would need tens of millions of terms. Words that the question shares with hits
+in another language say little about them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -16,6 +21,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.question.query_plan import QueryPlan
 from retrieval.question.words import (
     LexemeIndex,
     extract_content_words,
@@ -24,9 +30,95 @@ from retrieval.question.words import (
 )
 from schemas.channels import Channel
 from schemas.generations import LexicalConfig
-from schemas.ports.search import ChunkView, Hit
+from schemas.ports.search import ChunkView, EntitySeed, Hit, RankingFacts
 from schemas.profiles import FusionProfile
 from schemas.questions import ChannelRank
+
+# Chunks of the tenant below which hits in another language than the question count: a name that
+# both share may be the only match. In larger corpora they are dropped.
+FOREIGN_BELOW = 200
+# Candidates below which `zscore` combines reciprocal ranks too: mean and deviation of a few scores
+# say little.
+MIN_CANDIDATES = 20
+# The weight `bridged` beside reciprocal ranks, which lie in 0 to 1.
+RRF_BRIDGED = 1.0
+TERM_NAMES = ("freshness", "metadata", "entity_overlap", "hop", "edge_type")
+
+
+def score_terms(
+    facts: Mapping[UUID, RankingFacts],
+    plan: QueryPlan,
+    seeds: Sequence[EntitySeed],
+    profile: FusionProfile,
+    today: date,
+) -> dict[str, dict[UUID, float]]:
+    """Return the terms that have a weight, by name and chunk."""
+    question_keys = extract_word_keys(plan.question)
+    scorers: Mapping[str, Callable[[RankingFacts], float]] = {
+        "freshness": lambda fact: compute_freshness(
+            fact.document_date, today, profile.freshness_half_life_days
+        ),
+        "metadata": lambda fact: match_labels(fact.labels, question_keys),
+        "entity_overlap": lambda fact: compute_entity_overlap(fact.seed_keys, seeds),
+        "hop": lambda fact: 0.0 if fact.hop is None else 1 / (1 + fact.hop),
+        "edge_type": lambda fact: max(
+            (profile.edge_types.get(name, 0.0) for name in fact.relation_types), default=0.0
+        ),
+    }
+    return {
+        name: {chunk_id: scorers[name](fact) for chunk_id, fact in facts.items()}
+        for name in profile.term_weights
+    }
+
+
+def compute_freshness(document_date: date | None, today: date, half_life_days: float) -> float:
+    if document_date is None:
+        return 0.0
+    return float(0.5 ** (max(0, (today - document_date).days) / half_life_days))
+
+
+def match_labels(labels: Iterable[str], question_keys: set[str]) -> float:
+    """Return 1 - 2^-n for the n distinct labels all of whose words the question holds."""
+    label_keys = {frozenset(extract_word_keys(label)) for label in labels}
+    count = sum(bool(keys) and keys <= question_keys for keys in label_keys)
+    return 1 - 0.5**count
+
+
+def compute_entity_overlap(seed_keys: frozenset[str], seeds: Sequence[EntitySeed]) -> float:
+    """Return the share of the seeds, by weight, that are among the keys."""
+    # A name may be linked to entities of several types: the weightiest counts.
+    weights: dict[str, float] = {}
+    for seed in seeds:
+        weights[seed.key] = max(seed.weight, weights.get(seed.key, 0.0))
+    total = sum(weights.values())
+    return sum(weights[key] for key in seed_keys if key in weights) / total if total else 0.0
+
+
+def find_foreign_hits(
+    hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan
+) -> list[Hit]:
+    """Return hits in documents of another language; none if the query's language is uncertain."""
+    return [
+        hit
+        for hit in hits
+        if hit.chunk_id in chunks and plan.is_foreign(chunks[hit.chunk_id].language)
+    ]
+
+
+def filter_foreign_hits(
+    hits: Sequence[Hit],
+    chunks: Mapping[UUID, ChunkView],
+    plan: QueryPlan,
+    corpus_size: int,
+) -> list[Hit]:
+    """Return the hits without foreign ones; all of them in a small corpus."""
+    foreign = (
+        {hit.chunk_id for hit in find_foreign_hits(hits, chunks, plan)}
+        if corpus_size >= FOREIGN_BELOW
+        else set()
+    )
+    return [hit for hit in hits if hit.chunk_id not in foreign]
+
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +156,7 @@ class FusionInput:
     `named` weighs the chunks of documents that the question names, and `bridged` those that bridges
     lead to, found by a channel or not; `titles` are those of `score_titles`. `weight_factors` of
     the plan multiply the channels' weights. `terms` are those of
-    `retrieval.ranking.fusion_terms` that have a weight.
+    `retrieval.ranking.fusion` that have a weight.
     """
 
     hits: Mapping[Channel, Sequence[Hit]]
@@ -93,7 +185,7 @@ def fuse_candidates(
         {chunk_id for places_by_chunk in places.values() for chunk_id in places_by_chunk}
         | ((inputs.named.keys() | inputs.bridged.keys()) & chunks.keys())
     )
-    if profile.method == "zscore" and len(ids) >= profile.min_candidates:
+    if profile.method == "zscore" and len(ids) >= MIN_CANDIDATES:
         fusion = _fuse_z_scores(ids, places, inputs, chunks, profile)
         if fusion is not None:
             return fusion
@@ -243,7 +335,7 @@ def _build_fusion(
     title_weight = 0.0 if is_rrf else profile.title * compute_word_evidence(inputs, profile)
     for name, scores_by_chunk, weight in (
         ("named", inputs.named, profile.named),
-        ("bridged", inputs.bridged, profile.rrf_bridged if is_rrf else profile.bridged),
+        ("bridged", inputs.bridged, RRF_BRIDGED if is_rrf else profile.bridged),
         ("title", inputs.titles, title_weight),
         *((name, inputs.terms.get(name, {}), weight) for name, weight in term_weights.items()),
     ):

@@ -1,6 +1,9 @@
-"""Relations and claims of the graph as lines of the context, each with the sentence that states it.
+"""Relations and claims of the graph, and approved facts, as lines of the context.
 
-The graph is only where to look: a line whose names do not stand in a visible passage is left out.
+The graph is only where to look: a line has the sentence that states it, and is left out if its
+names do not stand in a visible passage. A fact suits if it holds most of the question's topical
+words, and all of its codes, numbers and names: the contact for plant 4 does not answer a question
+about plant 3.
 """
 
 from __future__ import annotations
@@ -9,24 +12,101 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import product
 from typing import Any
 from uuid import UUID
 
-from engines.chunk.atoms import estimate_tokens
-from engines.name_folding import fold_name
+from engines.language import estimate_tokens, fold_name
 from retrieval.prompting import normalize_whitespace
-from retrieval.question.words import extract_word_keys
-from retrieval.ranking.context_packing import ContextPassage
+from retrieval.question.question_terms import find_question_terms, index_text_terms
+from retrieval.question.words import extract_word_keys, split_words
 from retrieval.ranking.fusion import FusedCandidate
-from retrieval.ranking.parent_expansion import RankedParent
+from retrieval.ranking.passages import ContextPassage, RankedParent
 from retrieval.ranking.query_context import QueryContext
 from retrieval.ranking.quote_candidates import QuoteCandidate, find_sentence
 from retrieval.redaction import Redactor
 from schemas.channels import GraphProfile
+from schemas.citations import GraphEvidence
 from schemas.errors import AnabranchError
-from schemas.graph_facts import GraphEvidence
+from schemas.facts import Fact, FactCitation, FactsProfile, decay_certainty
 from schemas.ports.search import ChunkView, EntitySeed, IndexSnapshot, ParentView
+from schemas.questions import Filters, QueryRequest
+
+# Facts that are scored; the database returns those that hold most words of the question.
+MAX_SCORED = 200
+# Facts whose certainty has decayed below this are not used.
+MIN_CERTAINTY = 0.3
+# Least share of the question's topical words that a fact holds.
+MIN_COVERAGE = 0.6
+# Best chunks whose claims are read.
+CLAIM_CHUNKS = 50
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _ScoredFact:
+    fact: Fact
+    certainty: float
+    score: float
+
+
+async def retrieve_facts(
+    query: QueryContext, snapshot: IndexSnapshot, now: datetime
+) -> tuple[FactCitation, ...]:
+    """Return the facts to answer from, best first.
+
+    A question that is restricted to some documents has none: a fact belongs to no document.
+    """
+    profile, request = query.profile.facts, query.request
+    question = query.question
+    keys = extract_word_keys(question)
+    if (
+        not profile.enabled
+        or not isinstance(request, QueryRequest)
+        or request.filters != Filters()
+        or not keys
+    ):
+        return ()
+    facts = await snapshot.search_facts(query.caller.tenant, sorted(keys), now, MAX_SCORED)
+    return tuple(
+        FactCitation(
+            n=n,
+            fact_id=scored.fact.fact_id,
+            statement=scored.fact.statement,
+            source=scored.fact.source,
+            stated_by=scored.fact.stated_by,
+            stated_at=scored.fact.stated_at,
+            approved_by=scored.fact.decided_by,
+            certainty=scored.certainty,
+        )
+        for n, scored in enumerate(
+            _rank_facts(facts, question, query.plan.language, profile, now), start=1
+        )
+    )
+
+
+def _rank_facts(
+    facts: Sequence[Fact], question: str, language: str | None, profile: FactsProfile, now: datetime
+) -> list[_ScoredFact]:
+    keys = extract_word_keys(question)
+    terms = find_question_terms(question, language)
+    # A number of one digit is no code, yet it tells plant 3 from plant 4.
+    codes = {*terms.codes, *(word for word in split_words(question) if word.isdigit())}
+    ranked = []
+    for fact in facts:
+        held = index_text_terms([fact.statement])
+        if not all(map(held.holds_code, codes)) or not all(map(held.holds_name, terms.names)):
+            continue
+        coverage = len(keys & extract_word_keys(fact.statement)) / len(keys)
+        age_days = (now - fact.stated_at).total_seconds() / _DAY_S
+        half_life_days = fact.half_life_days or profile.half_life_days
+        certainty = decay_certainty(fact.certainty, age_days, half_life_days)
+        if coverage >= MIN_COVERAGE and certainty >= MIN_CERTAINTY:
+            ranked.append(_ScoredFact(fact, certainty, coverage * certainty))
+    # The database breaks ties: more words, then the newer statement.
+    return sorted(ranked, key=lambda scored: -scored.score)[: profile.k]
+
 
 # Documents and extraction models provide these texts, of any length.
 MAX_PREDICATE, MAX_NAME, MAX_QUOTE = 80, 200, 600
@@ -89,10 +169,7 @@ class PathStep:
 
 
 async def retrieve_graph_evidence(
-    query: QueryContext,
-    snapshot: IndexSnapshot,
-    seeds: Sequence[EntitySeed],
-    found: Sequence[UUID],
+    query: QueryContext, snapshot: IndexSnapshot, seeds: Sequence[EntitySeed], found: Sequence[UUID]
 ) -> tuple[tuple[GraphEvidence, ...], tuple[str, ...]]:
     """Return the relations and claims to read, the best first, and notes for the trace.
 
@@ -111,7 +188,7 @@ async def retrieve_graph_evidence(
                 hops=1 if graph.strategy == "entity_search" else min(2, graph.hops),
                 fan_out=graph.fan_out,
                 filters=query.request.filters,
-                found=found[: graph.claim_chunks],
+                found=found[:CLAIM_CHUNKS],
                 limit=CHOICE * graph.facts,
             )
     except AnabranchError as error:

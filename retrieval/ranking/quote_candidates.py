@@ -11,11 +11,11 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from engines.language import find_sentences
 from retrieval.question.answer_values import AnswerType, find_value
 from retrieval.question.words import blank_struck, extract_word_keys, split_words
-from retrieval.ranking.context_packing import ContextPassage
+from retrieval.ranking.passages import SOURCES_PER_QUOTE, ContextPassage
 from retrieval.redaction import Passage, Redactor
-from schemas.ports.engines import SentenceSplitter
 from schemas.ports.search import ChunkView
 from schemas.values import format_embedding_text
 
@@ -149,7 +149,7 @@ def learn_divided_quotes(redactor: Redactor, candidates: Sequence[QuoteCandidate
 
 
 def extract_quote_candidates(
-    contexts: Sequence[ContextPassage], sentences: SentenceSplitter, question: str = ""
+    contexts: Sequence[ContextPassage], question: str = ""
 ) -> list[QuoteCandidate]:
     """Return candidates in order of contexts and text, without repeated texts.
 
@@ -163,28 +163,25 @@ def extract_quote_candidates(
         context_candidates = [
             candidate
             for chunk in context.children
-            for candidate in _exclude_names(context, chunk, sentences, question_keys)
+            for candidate in _exclude_names(context, chunk, question_keys)
         ]
         for candidate in context_candidates or [
             candidate
             for chunk in context.children
-            for candidate in _split_chunk(context, chunk, sentences, include_headings=True)
+            for candidate in _split_chunk(context, chunk, include_headings=True)
         ]:
             candidates.setdefault((context.n, candidate.readable_text), candidate)
     return list(candidates.values())
 
 
 def _exclude_names(
-    context: ContextPassage,
-    chunk: ChunkView,
-    sentences: SentenceSplitter,
-    question_keys: set[str],
+    context: ContextPassage, chunk: ChunkView, question_keys: set[str]
 ) -> Iterator[QuoteCandidate]:
     """Drop candidates that merely repeat the document's title or a heading of the passage."""
     names = [chunk.title or "", *context.view.section.split(" > "), *chunk.prefix.splitlines()]
     return (
         candidate
-        for candidate in _split_chunk(context, chunk, sentences, question_keys)
+        for candidate in _split_chunk(context, chunk, question_keys)
         if candidate.is_row or not is_heading_name(candidate.text, names)
     )
 
@@ -192,7 +189,6 @@ def _exclude_names(
 def _split_chunk(
     context: ContextPassage,
     chunk: ChunkView,
-    sentences: SentenceSplitter,
     question_keys: Collection[str] = (),
     *,
     include_headings: bool = False,
@@ -233,7 +229,7 @@ def _split_chunk(
                 continue
         spans = [
             (start + sentence_start, start + sentence_end)
-            for sentence_start, sentence_end in sentences.split(chunk.text[start:end])
+            for sentence_start, sentence_end in find_sentences(chunk.text[start:end])
         ]
         if (chunk.language or "").startswith("de"):
             spans = _join_ordinals(chunk.text, spans)
@@ -311,11 +307,11 @@ def _trim_candidate(
 
 
 def find_equal_quotes(
-    quote: QuoteCandidate, candidates: Sequence[QuoteCandidate], limit: int
+    quote: QuoteCandidate,
+    candidates: Sequence[QuoteCandidate],
+    limit: int | None = SOURCES_PER_QUOTE,
 ) -> list[QuoteCandidate]:
-    """Return the quote and, of each other document that holds the same text, one candidate: at most
-    `limit` in all.
-    """
+    """Return the quote, and one candidate of each other document with this text: `limit` in all."""
     text = normalize_quote(quote.readable_text)
     by_document = {quote.chunk.document_id: quote}
     for candidate in candidates:
@@ -414,9 +410,7 @@ def _is_table_rule(lines: Sequence[tuple[int, str]], line_number: int) -> bool:
     )
 
 
-def parse_prefix_header(
-    prefix: str,
-) -> tuple[tuple[str, ...] | None, tuple[int, int] | None]:
+def parse_prefix_header(prefix: str) -> tuple[tuple[str, ...] | None, tuple[int, int] | None]:
     """Return the column names of a split table, whose header row is in the chunk's prefix, and
     their place relative to the chunk's text.
     """

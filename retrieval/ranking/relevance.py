@@ -25,12 +25,33 @@ from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.question.query_plan import QueryPlan
 from retrieval.question.words import LexemeIndex, extract_content_words
 from retrieval.ranking.candidate_retrieval import ChannelCandidates
-from retrieval.ranking.context_packing import ContextPassage
-from retrieval.ranking.parent_expansion import RankedParent
-from schemas.answer_profiles import AnswerProfile, RelevanceProfile
+from retrieval.ranking.passages import ContextPassage, RankedParent
+from schemas.answer_profiles import AnswerProfile
 from schemas.ports.engines import QueryEmbedding, Reranker
 from schemas.ports.search import ChunkView
 from schemas.questions import Confidence
+
+# Best passages to judge; one relevant passage is enough.
+JUDGED_PASSAGES = 3
+# Factor on the threshold for a passage in another language than the question. Measured on our own
+# queries: 45 % of those that the other language answers are refused, and 31 % of the near misses
+# pass. Lower values admit near misses as fast as answers.
+FOREIGN_FACTOR = 0.85
+# Share of the question's idf mass in a passage at which the reranker's threshold applies unchanged;
+# it rises below and falls above.
+USUAL_COVERAGE = 0.75
+# Change of the threshold per share of the idf mass.
+WORD_WEIGHT = 0.5
+# Topical words of a question up to which WORD_WEIGHT is full. It shrinks in proportion for longer
+# questions, which are likely to be paraphrased.
+FEW_KEYWORDS = 4
+# Most that missing words raise the threshold.
+MAX_RISE = 0.15
+# Share of the question's idf mass that a passage must hold where nothing is reranked.
+MIN_COVERAGE = 0.25
+# Multiple of the threshold from which on the best passage is a clear match. Below, the confidence
+# is low.
+CLEAR_FACTOR = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +94,10 @@ def check_relevance(
     if not plan.has_topic:
         return RelevanceDecision(True, None, None, 0.0, "the question has function words only")
     judged_parents = [parent for parent in parents if parent.rerank_score is not None][
-        : profile.relevance.passages
+        :JUDGED_PASSAGES
     ]
     if reranker is None or not judged_parents:
-        return _check_by_words(parents, plan, idf, profile.relevance)
+        return _check_by_words(parents, plan, idf)
     background = get_background(reranker, query)
     engine_threshold = reranker.threshold if profile.threshold is None else profile.threshold
     # A cross-encoder has read the words: without idf, coverage does not move its threshold.
@@ -84,9 +105,7 @@ def check_relevance(
     scores_and_thresholds = [
         (
             parent.rerank_score - background,
-            _compute_threshold(
-                engine_threshold, parent.best.chunk, plan, threshold_idf, profile.relevance
-            ),
+            _compute_threshold(engine_threshold, parent.best.chunk, plan, threshold_idf),
         )
         for parent in judged_parents
         if parent.rerank_score is not None
@@ -110,18 +129,15 @@ def _compute_threshold(
     chunk: ChunkView,
     plan: QueryPlan,
     idf: Mapping[str, Mapping[str, float]],
-    rules: RelevanceProfile,
 ) -> float:
     if plan.is_foreign(chunk.language):
-        return engine_threshold * rules.foreign_factor
+        return engine_threshold * FOREIGN_FACTOR
     passage_coverage = max(
         (compute_coverage(chunk, plan, weights) for weights in idf.values()),
-        default=rules.usual_coverage,
+        default=USUAL_COVERAGE,
     )
-    word_weight = rules.word_weight * min(1.0, rules.few_keywords / max(1, len(plan.keywords)))
-    return engine_threshold + min(
-        rules.max_rise, word_weight * (rules.usual_coverage - passage_coverage)
-    )
+    word_weight = WORD_WEIGHT * min(1.0, FEW_KEYWORDS / max(1, len(plan.keywords)))
+    return engine_threshold + min(MAX_RISE, word_weight * (USUAL_COVERAGE - passage_coverage))
 
 
 def get_background(reranker: Reranker, query: QueryEmbedding | None) -> float:
@@ -138,9 +154,8 @@ def _check_by_words(
     parents: Sequence[RankedParent],
     plan: QueryPlan,
     idf: Mapping[str, Mapping[str, float]],
-    rules: RelevanceProfile,
 ) -> RelevanceDecision:
-    judged_chunks = [parent.best.chunk for parent in parents[: rules.passages]]
+    judged_chunks = [parent.best.chunk for parent in parents[:JUDGED_PASSAGES]]
     comparable = [
         chunk
         for chunk in judged_chunks
@@ -153,9 +168,9 @@ def _check_by_words(
         compute_coverage(chunk, plan, weights) for chunk in comparable for weights in idf.values()
     )
     return RelevanceDecision(
-        best < rules.min_coverage,
+        best < MIN_COVERAGE,
         best,
-        rules.min_coverage,
+        MIN_COVERAGE,
         0.0,
         f"passages hold {best:.0%} of the question's words by weight",
     )
@@ -181,7 +196,6 @@ def rate_confidence(
     relevance: RelevanceDecision,
     contexts: Sequence[ContextPassage],
     candidates: ChannelCandidates,
-    rules: RelevanceProfile,
 ) -> Confidence:
     """Rate an answer as high, medium or low.
 
@@ -193,7 +207,7 @@ def rate_confidence(
     is_clear = (
         relevance.best is not None
         and relevance.threshold is not None
-        and relevance.best >= rules.clear_factor * relevance.threshold
+        and relevance.best >= CLEAR_FACTOR * relevance.threshold
     )
     reasons = [
         relevance.reason,
@@ -223,9 +237,8 @@ def rate_confidence(
 
 def lower_confidence(confidence: Confidence, reason: str) -> Confidence:
     """Return the confidence one level lower, with the reason first."""
-    return confidence.model_copy(
-        update={
-            "level": "medium" if confidence.level == "high" else "low",
-            "reasons": [reason, *confidence.reasons],
-        }
+    return Confidence(
+        level="medium" if confidence.level == "high" else "low",
+        probability=confidence.probability,
+        reasons=[reason, *confidence.reasons],
     )

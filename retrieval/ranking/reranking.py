@@ -13,14 +13,16 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.question.words import LexemeIndex, extract_content_words, find_words
 from retrieval.ranking.fusion import compute_z_scores
-from retrieval.ranking.parent_expansion import RankedParent, replace_score
+from retrieval.ranking.passages import RankedParent, replace_score
 from schemas.errors import AnabranchError
 from schemas.ports.engines import (
     BlobStore,
     QueryEmbedding,
     Reranker,
     RerankPassage,
+    TokenSpans,
     TokenWeighting,
 )
 from schemas.ports.search import ChildStates, ChunkView, IndexSnapshot
@@ -62,12 +64,11 @@ async def rerank_parents(
     *,
     names_document: bool = False,
     weigh_tokens: WeighTokens | None = None,
-    weighed_share: float = 1.0,
 ) -> RerankResult:
     """Rerank the first `profile.parents` parents.
 
-    `added`: fused score + weight × z-score of the reranker's order, `weighed_share` of which is by
-    the weights of `weigh_tokens`. `replaces`: the reranker's order, followed by the parents
+    `added`: fused score + weight × z-score of the reranker's order, part of which is by the weights
+    of `weigh_tokens`. `replaces`: the reranker's order, followed by the parents
     that it did not score.
     """
     offered, rest = parents[: profile.parents], parents[profile.parents :]
@@ -82,12 +83,7 @@ async def rerank_parents(
     requests = reranker.count_requests(len(passages))
     try:
         async with asyncio.timeout(profile.timeout_s):
-            weights = await weigh_tokens() if reranker.role == "added" and weigh_tokens else None
-            weighting = (
-                TokenWeighting(weights, profile.background, weighed_share)
-                if weights is not None
-                else None
-            )
+            weighting = await weigh_tokens() if reranker.role == "added" and weigh_tokens else None
             scores = await reranker.rerank(question, query, passages, weighting)
     except AnabranchError as error:
         return _keep_fused_order(parents, f"not reranked: {error.detail}", requests)
@@ -195,32 +191,8 @@ def combine_scores(
         "offered": len(offered),
     }
     if role == "replaces":
-        scored_parents = [
-            replace_score(parent, scores[parent.parent_id], scores[parent.parent_id], {})
-            for parent in offered
-            if parent.parent_id in scores
-        ]
-        unscored_parents = [
-            parent for parent in (*offered, *rest) if parent.parent_id not in scores
-        ]
-        return RerankResult(
-            (
-                *sorted(scored_parents, key=lambda parent: parent.sort_key),
-                # Below the lowest rerank score, so that scores fall along the list.
-                *(
-                    replace_score(
-                        parent,
-                        float(values.min()) - (unscored_parents[0].score - parent.score),
-                        None,
-                        {},
-                    )
-                    for parent in unscored_parents
-                ),
-            ),
-            True,
-            notes,
-            numbers,
-        )
+        parents = _replace_scores((*offered, *rest), scores, float(values.min()))
+        return RerankResult(parents, True, notes, numbers)
     z_by_parent = dict(zip(added, compute_z_scores(values).tolist(), strict=True))
     # A parent must gain nothing from lacking a score.
     lowest_z = min(z_by_parent.values())
@@ -236,10 +208,26 @@ def combine_scores(
             )
         )
     return RerankResult(
-        tuple(sorted(rescored_parents, key=lambda parent: parent.sort_key)),
-        True,
-        notes,
-        numbers,
+        tuple(sorted(rescored_parents, key=lambda parent: parent.sort_key)), True, notes, numbers
+    )
+
+
+def _replace_scores(
+    parents: Sequence[RankedParent], scores: Mapping[UUID, float], lowest: float
+) -> tuple[RankedParent, ...]:
+    scored = [
+        replace_score(parent, scores[parent.parent_id], scores[parent.parent_id], {})
+        for parent in parents
+        if parent.parent_id in scores
+    ]
+    unscored = [parent for parent in parents if parent.parent_id not in scores]
+    return (
+        *sorted(scored, key=lambda parent: parent.sort_key),
+        # Below the lowest rerank score, so that scores fall along the list.
+        *(
+            replace_score(parent, lowest - (unscored[0].score - parent.score), None, {})
+            for parent in unscored
+        ),
     )
 
 
@@ -259,7 +247,7 @@ def _keep_fused_order(
 
 # Returns one weight per token of the question, or None to let the reranker weigh them. Raises
 # EngineUnavailable.
-WeighTokens = Callable[[], Awaitable[NDArray[np.float32] | None]]
+WeighTokens = Callable[[], Awaitable[TokenWeighting | None]]
 TokenStates = tuple[NDArray[np.float32], NDArray[np.int32]]
 # Stored bytes → (unit states [tokens, dimension], token ids [tokens]). Raises ValueError for other
 # bytes.
@@ -353,3 +341,30 @@ class TokenStateReader:
         while self._cached_bytes > self._max_cached_bytes and self._cache:
             (_, _, length), _ = self._cache.popitem(last=False)
             self._cached_bytes -= length
+
+
+def weigh_tokens(
+    text: str, spans: TokenSpans, language: str | None, idf: Mapping[str, Mapping[str, float]]
+) -> NDArray[np.float32] | None:
+    """Return one weight per token of `text`, 0 outside topical words; None without any weight.
+
+    Of several text search configurations the first counts, which is that of the documents in which
+    the words are most frequent. Words that it does not know weigh as much as the mean of the
+    others.
+    """
+    weights_by_lexeme = next(iter(idf.values()), {})
+    lexemes = LexemeIndex(weights_by_lexeme)
+    content_words = set(extract_content_words(text, language))
+    words = [
+        (start, end, lexemes.find(word))
+        for word, start, end in find_words(text)
+        if word in content_words
+    ]
+    known = [weights_by_lexeme[lexeme] for _, _, lexeme in words if lexeme]
+    if not known:
+        return None
+    weights = np.zeros(len(spans), np.float32)
+    for start, end, lexeme in words:
+        weight = weights_by_lexeme[lexeme] if lexeme else float(np.mean(known))
+        weights[(spans[:, 0] < end) & (spans[:, 1] > start)] = weight
+    return weights if weights.any() else None

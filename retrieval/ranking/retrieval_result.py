@@ -11,23 +11,25 @@ from uuid import UUID
 from retrieval.question.query_plan import QueryPlan
 from retrieval.question.words import strip_accents
 from retrieval.ranking.candidate_retrieval import ChannelCandidates
-from retrieval.ranking.context_packing import (
+from retrieval.ranking.fusion import Fusion
+from retrieval.ranking.graph_facts import GraphLine, PathStep, fit_lines, locate_lines, trace_path
+from retrieval.ranking.passages import (
     ContextPassage,
+    RankedParent,
     attach_duplicates,
+    group_by_parent,
+    limit_per_document,
     list_duplicates,
     pack_contexts,
     trim_parents,
 )
-from retrieval.ranking.fusion import Fusion
-from retrieval.ranking.graph_facts import GraphLine, PathStep, fit_lines, locate_lines, trace_path
-from retrieval.ranking.model_planning import ModelUse
-from retrieval.ranking.parent_expansion import RankedParent, group_by_parent, limit_per_document
+from retrieval.ranking.planning import ModelUse
 from retrieval.ranking.query_context import QueryContext
 from retrieval.ranking.relevance import RelevanceDecision
 from retrieval.ranking.reranking import RerankResult
 from retrieval.redaction import Passage, Redactor
+from schemas.citations import GraphEvidence
 from schemas.facts import FactCitation
-from schemas.graph_facts import GraphEvidence
 from schemas.ports.search import ChunkView, IndexSnapshot, ParentView, SnapshotVersion
 from schemas.questions import Route, SearchResult
 from schemas.values import Span
@@ -156,14 +158,7 @@ async def attach_results(
     learn_views(query_context.redactor, views, [parent.best.chunk for parent in best])
     return replace(
         result,
-        results=tuple(
-            build_results(
-                best,
-                views,
-                query_context,
-                result.ranking,
-            )
-        ),
+        results=tuple(build_results(best, views, query_context, result.ranking)),
         parent_views=views,
     )
 
@@ -180,11 +175,7 @@ async def attach_contexts(
         profile.trim,
         result.relevance.background,
     )
-    duplicates = [
-        duplicate
-        for parent in trimmed
-        for duplicate in list_duplicates(parent, profile.sources_per_quote)
-    ]
+    duplicates = [duplicate for parent in trimmed for duplicate in list_duplicates(parent)]
     read_ids = [parent.parent_id for parent in trimmed]
     evidence_ids = [row.parent_id for row in result.graph_evidence]
     duplicate_ids = [parent.parent_id for parent in duplicates]
@@ -209,16 +200,11 @@ async def attach_contexts(
     lines = fit_lines(lines, len(contexts), tokens_left)
     query_context.redactor.learn(line.quote.context.readable_text for line in lines)
     context_results = build_results(
-        [context.parent for context in contexts],
-        views,
-        query_context,
-        result.ranking,
+        [context.parent for context in contexts], views, query_context, result.ranking
     )
     return replace(
         result,
-        contexts=tuple(
-            attach_duplicates(context, views, profile.sources_per_quote) for context in contexts
-        ),
+        contexts=tuple(attach_duplicates(context, views) for context in contexts),
         results=tuple(context_results),
         parent_views=views,
         graph_lines=tuple(lines),
@@ -278,6 +264,7 @@ def build_results(
                 pages=pages,
                 spans=spans,
                 snippet=extract_snippet(query.redactor.mask(chunk.text), query.plan.keywords),
+                text=query.redactor.mask(view.text) if query.request.return_text else None,
                 channels=dict(parent.best.channel_places),
                 duplicates=parent.duplicate_documents(),
                 explanation=None if weights is None else explain_score(parent, weights),

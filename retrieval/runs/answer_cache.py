@@ -6,20 +6,29 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from cachetools import TTLCache
 
-from retrieval.ranking.query_context import OnCacheUse, ignore_cache_use
-from retrieval.runs.run_record import QueryOutcome, ResponseT
-from retrieval.timing import Clock
+from retrieval.ranking.query_context import Clock, OnCacheUse, ignore_cache_use
 from schemas.errors import DatabaseUnavailable
-from schemas.ports.search import IndexChanges
+from schemas.ports.search import IndexChanges, SnapshotVersion
 
 # Tenant, readers key, generation, request type and the hash of the whole request.
 AnswerKey = tuple[str, str, str, str, str]
 # A chat model may hang: after this time each caller of an identical query tries for itself.
 DUPLICATE_WAIT_S = 10.0
+
+
+class Outcome(Protocol):
+    """A result that may be cached."""
+
+    @property
+    def snapshot_version(self) -> SnapshotVersion | None:
+        """The index version it was computed from; None means: do not cache."""
+
+
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
 
 class AnswerCache:
@@ -39,7 +48,7 @@ class AnswerCache:
         on_use: OnCacheUse = ignore_cache_use,
     ) -> None:
         self._changes, self._on_use = changes, on_use
-        self._outcomes: TTLCache[AnswerKey, QueryOutcome[Any]] = TTLCache(
+        self._outcomes: TTLCache[AnswerKey, Any] = TTLCache(
             max_entries, ttl.total_seconds(), timer=lambda: clock().timestamp()
         )
         self._in_flight: dict[AnswerKey, asyncio.Event] = {}
@@ -48,8 +57,8 @@ class AnswerCache:
         return len(self._outcomes)
 
     async def get_or_answer(
-        self, key: AnswerKey, answer_fresh: Callable[[], Awaitable[QueryOutcome[ResponseT]]]
-    ) -> tuple[QueryOutcome[ResponseT], bool]:
+        self, key: AnswerKey, answer_fresh: Callable[[], Awaitable[OutcomeT]]
+    ) -> tuple[OutcomeT, bool]:
         """Return the outcome for `key`, and whether it was cached.
 
         Waits for an identical query in flight. Raises DatabaseUnavailable, and whatever
@@ -108,7 +117,7 @@ class AnswerCache:
                 if not is_valid and self._outcomes.get(key) is outcome:
                     self._outcomes.pop(key, None)
 
-    async def _lookup(self, key: AnswerKey) -> QueryOutcome[Any] | None:
+    async def _lookup(self, key: AnswerKey) -> Any:
         outcome = self._outcomes.get(key)
         if outcome is None or outcome.snapshot_version is None:
             return None

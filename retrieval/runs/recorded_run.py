@@ -22,13 +22,10 @@ from schemas.questions import (
     SearchRequest,
     SearchResponse,
 )
-from schemas.run_records import RecordedChunk, RecordedParent, RunRecord
+from schemas.run_records import RecordedChunk, RecordedParent, RunRecord, move_former_settings
 
 # Only channels and rerankers use these; the run record holds the resulting numbers.
-UNRECORDED_FIELDS: dict[str, Any] = {
-    "positions": {},
-    "states": None,
-}
+UNRECORDED_FIELDS: dict[str, Any] = {"positions": {}, "states": None}
 
 
 def restore_chunk(recorded: RecordedChunk, text: str) -> ChunkView:
@@ -223,16 +220,16 @@ def parse_run(run: Mapping[str, Any]) -> RecordedRun:
         return RecordedRun(
             (QueryRequest if is_query else SearchRequest).model_validate(run["request"]),
             (QueryResponse if is_query else SearchResponse).model_validate(run["response"]),
-            RunRecord.model_validate(run["run_record"]),
+            # The row may be older than the program.
+            RunRecord.model_validate(move_former_settings(run["run_record"])),
             tuple(RecordedCandidate.model_validate(candidate) for candidate in run["candidates"]),
             run["numbers"],
             str(run["answered_at"]) if run.get("answered_at") else None,
         )
     # Records are not migrated: one of another version stays readable but cannot be rerun.
-    except ValidationError as error:
+    except (ValidationError, KeyError) as error:
         raise NotFound(
-            f"Run {run['run_id']} was recorded in another format: {error.error_count()} fields "
-            "differ.",
+            f"Run {run['run_id']} was recorded in another format.",
             code="RUN_INCOMPLETE",
             remedy="Send the query again.",
         ) from error

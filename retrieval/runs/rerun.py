@@ -23,19 +23,18 @@ from retrieval.answering.judge import (
     build_judged_answer,
     decide,
     list_active_checks,
+    parse_review,
 )
-from retrieval.answering.judge_model import parse_review
 from retrieval.answering.response_builder import drop_refused_contexts, should_answer
-from retrieval.pipeline import Goal, run_pipeline
+from retrieval.pipeline import Goal, PipelineResult, run_pipeline
 from retrieval.prompting import Prompt
 from retrieval.question.query_plan import QueryPlan
 from retrieval.ranking.candidate_retrieval import ChannelCandidates
-from retrieval.ranking.fusion import FusionInput, fuse_candidates
-from retrieval.ranking.fusion_terms import TERM_NAMES
-from retrieval.ranking.model_planning import ModelUse
-from retrieval.ranking.parent_expansion import RankedParent, expand_to_parents, fold_parents
-from retrieval.ranking.query_context import QueryContext
-from retrieval.ranking.quote_candidates import extract_quote_candidates
+from retrieval.ranking.fusion import TERM_NAMES, FusionInput, fuse_candidates
+from retrieval.ranking.passages import RankedParent, expand_to_parents, fold_parents
+from retrieval.ranking.planning import ModelUse
+from retrieval.ranking.query_context import QueryContext, Stopwatch
+from retrieval.ranking.quote_candidates import extract_quote_candidates, normalize_quote
 from retrieval.ranking.relevance import RelevanceDecision
 from retrieval.ranking.reranking import RerankResult, combine_scores
 from retrieval.ranking.retrieval_result import Ranking, RetrievalResult, find_relation_path
@@ -46,17 +45,9 @@ from retrieval.runs.recorded_run import (
     list_required_texts,
     parse_run,
 )
-from retrieval.timing import Stopwatch
 from schemas.channels import CHANNELS, Channel
 from schemas.errors import NotFound
-from schemas.ports.engines import (
-    DEFAULT_CHAT_OPTIONS,
-    ChatOptions,
-    ChatReply,
-    ChatUsage,
-    OnDelta,
-    SentenceSplitter,
-)
+from schemas.ports.engines import DEFAULT_CHAT_OPTIONS, ChatOptions, ChatReply, ChatUsage, OnDelta
 from schemas.ports.lineage import RecordedTexts
 from schemas.ports.search import EntitySeed, Hit
 from schemas.principals import Principal
@@ -86,27 +77,17 @@ class Rerun:
     missing: tuple[UUID, ...]
 
 
-async def rerun_run(
-    run: Mapping[str, Any], caller: Principal, texts: RecordedTexts, sentences: SentenceSplitter
-) -> Rerun:
+async def rerun_run(run: Mapping[str, Any], caller: Principal, texts: RecordedTexts) -> Rerun:
     """Rerun a row of table `runs`.
 
     Raises NotFound when the record is incomplete, or when a text that was read no longer exists.
     """
     record = parse_run(run)
-    # Records hold hashes only: an erased text cannot be recovered from a run.
-    recovered_texts = await texts.fetch_texts(caller, list_required_texts(record))
-    record.check_texts(recovered_texts)
-    query = _restore_context(record, caller)
-    steps = RecordedSteps(record, recovered_texts, sentences)
-    goal: Goal = "answer" if isinstance(record.request, QueryRequest) else "results"
-    # The plan is final: the record holds the candidates of the last search.
-    response = (await run_pipeline(query, steps, goal, answer_plan=query.plan)).response
+    recovered_texts = await fetch_run_texts(record, caller, texts)
+    response = (await answer_from_record(record, caller, recovered_texts)).response
     assert response is not None
-    new_fields, recorded_fields = (
-        response.model_dump(mode="json"),
-        record.response.model_dump(mode="json"),
-    )
+    new_fields = response.model_dump(mode="json")
+    recorded_fields = record.response.model_dump(mode="json")
     # Only fields that the record has: one that a newer version added would differ by its default.
     differences = tuple(
         name
@@ -125,13 +106,52 @@ async def rerun_run(
     )
 
 
+async def fetch_run_texts(
+    record: RecordedRun, caller: Principal, texts: RecordedTexts
+) -> Mapping[UUID, str]:
+    """Fetch the texts of a run, by id. Raises NotFound if one that was read is gone."""
+    # Records hold hashes only: an erased text cannot be recovered from a run.
+    recovered_texts = await texts.fetch_texts(caller, list_required_texts(record))
+    record.check_texts(recovered_texts)
+    return recovered_texts
+
+
+async def answer_from_record(
+    record: RecordedRun,
+    caller: Principal,
+    texts: Mapping[UUID, str],
+    quote_scores: Mapping[str, float] | None = None,
+) -> PipelineResult:
+    """Run the pipeline on a record, which may be one that was changed (see `RecordedSteps`).
+
+    Raises NotFound for a run with a former setting of another value than the program has.
+    """
+    if former := record.run_record.former_settings:
+        settings = ", ".join(f"{name} = {value}" for name, value in former.items())
+        raise NotFound(
+            f"Run {record.response.run_id} cannot be repeated: it was recorded with {settings}, "
+            "which this version cannot set.",
+            code="RUN_INCOMPLETE",
+            remedy="Send the query again.",
+        )
+    query = _restore_context(record, caller)
+    goal: Goal = "answer" if isinstance(record.request, QueryRequest) else "results"
+    steps = RecordedSteps(record, texts, quote_scores)
+    # The plan is final: the record holds the candidates of the last search.
+    return await run_pipeline(query, steps, goal, answer_plan=query.plan)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedSteps:
-    """The steps of a past run, answered from its record."""
+    """The steps of a past run, answered from its record.
+
+    Of a record whose candidates were changed, the recorded scores fit no longer by their order:
+    `quote_scores` holds them by the text of the sentence, and others are not compared.
+    """
 
     record: RecordedRun
     texts: Mapping[UUID, str]
-    sentences: SentenceSplitter
+    quote_scores: Mapping[str, float] | None = None
 
     async def plan_and_route(
         self, query: QueryContext
@@ -159,7 +179,11 @@ class RecordedSteps:
     async def weigh(
         self, query: QueryContext, result: RetrievalResult
     ) -> tuple[Evidence, RetrievalResult]:
-        quotes = extract_quote_candidates(result.contexts, self.sentences, query.plan.question)
+        quotes = extract_quote_candidates(result.contexts, query.plan.question)
+        if (known := self.quote_scores) is not None:
+            quotes = [quote for quote in quotes if normalize_quote(quote.readable_text) in known]
+            known_scores = (known[normalize_quote(quote.readable_text)] for quote in quotes)
+            return Evidence(tuple(quotes), tuple(known_scores)), result
         draft = self.record.run_record.draft
         closeness = draft.closeness if draft else None
         # Another version of the splitter may find other sentences, which the scores do not fit.
@@ -328,12 +352,10 @@ async def _redraft(
             code="RUN_INCOMPLETE",
             remedy="Send the query again.",
         )
-    profile = query.profile.answer
     if record.is_quoted or recorded.reply is None:
         draft = compose_quoted_answer(
             evidence,
             query.plan,
-            profile,
             query.redactor,
             is_confident=result.relevance.is_confident,
             facts=result.facts,
@@ -341,17 +363,12 @@ async def _redraft(
         )
     else:
         draft = await generate_answer(
-            result.contexts,
+            query,
+            result,
             evidence,
-            query.plan,
-            profile,
-            query.redactor,
             _RecordedChat(recorded.reply),
             # The recorded reply stands whatever the prompt.
             Prompt("", DEFAULT_CHAT_OPTIONS),
-            facts=result.facts,
-            graph_lines=result.graph_lines,
-            path=find_relation_path(query.plan, result),
         )
     limitations, assumptions = tuple(recorded.limitations), tuple(recorded.assumptions)
     draft = replace(

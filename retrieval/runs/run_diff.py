@@ -10,7 +10,14 @@ from uuid import UUID
 from retrieval.runs.recorded_run import RecordedRun
 from schemas.generations import Generation
 from schemas.questions import QueryResponse, SearchResult
-from schemas.run_records import ChangeReason, ComparedRun, CurrentDocument, PassageChange, RunDiff
+from schemas.run_records import (
+    FORMER_SETTINGS,
+    ChangeReason,
+    ComparedRun,
+    CurrentDocument,
+    PassageChange,
+    RunDiff,
+)
 
 # Reasons are listed from the caller's own changes to those of the corpus.
 CAUSE_ORDER = ("request", "profile", "generation", "document", "ranking")
@@ -28,10 +35,8 @@ class DiffContext:
 
 def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> RunDiff:
     # By parent id: unchanged text in the same section keeps its id in every revision.
-    passages_then, passages_now = (
-        {passage.parent_id: passage for passage in get_passages(then)},
-        {passage.parent_id: passage for passage in get_passages(now)},
-    )
+    passages_then = {passage.parent_id: passage for passage in get_passages(then)}
+    passages_now = {passage.parent_id: passage for passage in get_passages(now)}
     explainer = _ChangeExplainer(
         then,
         now,
@@ -54,10 +59,8 @@ def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> R
         for key, passage in passages_now.items()
         if key not in passages_then
     ]
-    answer_changed, citations_changed = (
-        _get_answer(then) != _get_answer(now),
-        _get_citations(then) != _get_citations(now),
-    )
+    answer_changed = _get_answer(then) != _get_answer(now)
+    citations_changed = _get_citations(then) != _get_citations(now)
     reasons = [
         *explainer.explain_run(),
         *(change.reason for change in (*removed, *added, *moved) if change.reason),
@@ -113,17 +116,9 @@ class _ChangeExplainer:
         revisions_then: Mapping[UUID, int],
         revisions_now: Mapping[UUID, int],
     ) -> None:
-        self._then, self._now, self._documents, self._revisions_then, self._revisions_now = (
-            then,
-            now,
-            context.documents,
-            revisions_then,
-            revisions_now,
-        )
-        self.profile_changes = _diff_settings(
-            then.run_record.profile.model_dump(mode="json"),
-            now.run_record.profile.model_dump(mode="json"),
-        )
+        self._then, self._now, self._documents = then, now, context.documents
+        self._revisions_then, self._revisions_now = revisions_then, revisions_now
+        self.profile_changes = _diff_settings(_get_settings(then), _get_settings(now))
         self.request_changes = _diff_settings(_get_request(then), _get_request(now))
         self.generation_reason = _explain_generations(
             then.response.generation, now.response.generation, context.generations
@@ -155,11 +150,7 @@ class _ChangeExplainer:
             document_now.visible_revision if document_now else None
         )
         if revision is not None and revision != passage.revision:
-            return ChangeReason(
-                cause="document",
-                detail=f"{_format_name(passage)} changed from revision {passage.revision} to "
-                f"{revision}",
-            )
+            return _explain_revisions(passage, passage.revision, revision)
         if passage.parent_id in self._candidates:
             return self._explain_by_run() or ChangeReason(
                 cause="ranking",
@@ -172,11 +163,7 @@ class _ChangeExplainer:
     def explain_added(self, passage: SearchResult) -> ChangeReason:
         previous_revision = self._revisions_then.get(passage.document_id)
         if previous_revision is not None and previous_revision != passage.revision:
-            return ChangeReason(
-                cause="document",
-                detail=f"{_format_name(passage)} changed from revision {previous_revision} to "
-                f"{passage.revision}",
-            )
+            return _explain_revisions(passage, previous_revision, passage.revision)
         if passage.document_id not in {
             candidate.document_id for candidate in self._then.candidates
         }:
@@ -234,6 +221,12 @@ def _get_citations(run: RecordedRun) -> Any:
     )
 
 
+def _get_settings(run: RecordedRun) -> dict[str, Any]:
+    record = run.run_record
+    former = {**FORMER_SETTINGS, **record.former_settings}
+    return {**record.profile.model_dump(mode="json"), **former}
+
+
 def _get_request(run: RecordedRun) -> dict[str, Any]:
     """Return the request fields that can change an answer. Generations are compared separately."""
     request_fields = run.request.model_dump(
@@ -279,6 +272,11 @@ def _explain_generations(
         if stages
         else None
     )
+
+
+def _explain_revisions(passage: SearchResult, then: int, now: int) -> ChangeReason:
+    detail = f"{_format_name(passage)} changed from revision {then} to {now}"
+    return ChangeReason(cause="document", detail=detail)
 
 
 def _format_name(passage: SearchResult) -> str:

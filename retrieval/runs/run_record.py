@@ -13,7 +13,7 @@ from uuid import UUID
 
 from retrieval.answering.judge import JudgedDraft
 from retrieval.ranking.fusion import FusedCandidate
-from retrieval.ranking.parent_expansion import RankedParent
+from retrieval.ranking.passages import RankedParent
 from retrieval.ranking.query_context import QueryContext
 from retrieval.ranking.retrieval_result import Ranking, RetrievalResult
 from schemas.events import EventData, QueryAnswered, QueryReceived
@@ -21,12 +21,7 @@ from schemas.ids import sha256_hex
 from schemas.ports.engines import ChatReply
 from schemas.ports.search import ChunkView, ParentView, SnapshotVersion
 from schemas.principals import Principal
-from schemas.questions import (
-    QueryRequest,
-    QueryResponse,
-    SearchRequest,
-    SearchResponse,
-)
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
 from schemas.run_records import (
     RecordedChunk,
     RecordedDraft,
@@ -199,7 +194,7 @@ def build_query_received(
         run_id=run_id,
         tenant=caller.tenant,
         kind=kind,
-        request=request.model_dump(mode="json"),
+        request=request.model_dump(mode="json") | {"return_text": False},
         received_at=received_at,
         requested_by=caller.id,
     )
@@ -222,11 +217,19 @@ def build_query_answered(
         tenant=tenant,
         generation=response.generation,
         answered_at=answered_at,
-        response=response.model_dump(mode="json"),
+        response=_dump_response(response),
         candidates=_list_candidates(ranking),
         numbers={**ranking.numbers, **numbers},
         run_record=run_record,
     )
+
+
+def _dump_response(response: SearchResponse | QueryResponse) -> dict[str, Any]:
+    body = response.model_dump(mode="json")
+    # An event cannot hold the texts of a hundred passages, and a run must not keep a copy of them.
+    for passage in body.get("contexts") or body.get("results", ()):
+        passage["text"] = None
+    return body
 
 
 def _list_candidates(ranking: Ranking) -> list[dict[str, Any]]:
@@ -294,7 +297,7 @@ class QueryOutcome(Generic[ResponseT]):
         }
         trace = self.response.trace.model_copy(update=changes)
         response = self.response.model_copy(update={"run_id": run_id, "trace": trace})
-        body = response.model_dump(mode="json")
+        body = _dump_response(response)
         answered_event = self.answered_event.model_copy(
             update={"run_id": run_id, "answered_at": answered_at, "response": body}
         )

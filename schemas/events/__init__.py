@@ -3,7 +3,15 @@
 JSON Schemas and the AsyncAPI document are generated from these.
 """
 
-from schemas.events import control, dead_letters, facts, outcomes, pipeline, raw, runs
+from schemas.events import (
+    control,
+    dead_letters,
+    documents,
+    facts,
+    outcomes,
+    runs,
+    standing_questions,
+)
 from schemas.events.control import (
     AuditRecorded,
     CollectionConfigured,
@@ -16,6 +24,7 @@ from schemas.events.control import (
     ErasureCompleted,
     ErasureRequested,
     ExamCompleted,
+    ExperimentConfigured,
     GenerationBuilt,
     GenerationCalibrated,
     GenerationCreated,
@@ -27,7 +36,21 @@ from schemas.events.control import (
     SourceReset,
 )
 from schemas.events.dead_letters import DeadLetterClosed, EventDeadLettered
-from schemas.events.envelope import Event, EventData
+from schemas.events.documents import (
+    AmendmentAccepted,
+    ChunksEmbedded,
+    Content,
+    DocumentAccepted,
+    DocumentAmended,
+    DocumentChunked,
+    DocumentReceived,
+    DocumentRemoved,
+    DocumentTranscribed,
+    DocumentWithdrawn,
+    EntitiesExtracted,
+    PipelineEventData,
+)
+from schemas.events.envelope import Event, EventData, build_root_event
 from schemas.events.facts import FactApproved, FactProposed, FactRejected, FactRetracted
 from schemas.events.outcomes import (
     DocumentFailed,
@@ -35,17 +58,6 @@ from schemas.events.outcomes import (
     DocumentSuperseded,
     RemovalCompleted,
 )
-from schemas.events.pipeline import (
-    AmendmentAccepted,
-    ChunksEmbedded,
-    DocumentAccepted,
-    DocumentChunked,
-    DocumentRemoved,
-    DocumentTranscribed,
-    EntitiesExtracted,
-    PipelineEventData,
-)
-from schemas.events.raw import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.events.runs import (
     FeedbackGiven,
     QueryAnswered,
@@ -54,9 +66,11 @@ from schemas.events.runs import (
     RunStarted,
     RunStopped,
 )
+from schemas.events.standing_questions import AnswerChanged, QuestionDeleted, QuestionSaved
 
 __all__ = [
     "AmendmentAccepted",
+    "AnswerChanged",
     "AuditRecorded",
     "CollectionConfigured",
     "CollectionDeleted",
@@ -82,6 +96,7 @@ __all__ = [
     "EntitySplit",
     "ErasureCompleted",
     "ErasureRequested",
+    "ExperimentConfigured",
     "EventData",
     "EventDeadLettered",
     "Event",
@@ -99,6 +114,8 @@ __all__ = [
     "KeysDestroyed",
     "QueryAnswered",
     "QueryReceived",
+    "QuestionDeleted",
+    "QuestionSaved",
     "RunProgressed",
     "RunStarted",
     "RunStopped",
@@ -106,11 +123,17 @@ __all__ = [
     "SourceAdded",
     "SourceRemoved",
     "SourceReset",
+    "build_root_event",
     "list_event_classes",
 ]
 
 
 def list_event_classes() -> tuple[type[EventData], ...]:
-    """List the events of these modules, by topic, upstream first."""
-    modules = (raw, pipeline, outcomes, runs, facts, control, dead_letters)
-    return tuple(event_class for module in modules for event_class in module.EVENTS)
+    """List the events of these modules as they are defined: by topic, upstream first."""
+    modules = (documents, outcomes, runs, facts, standing_questions, control, dead_letters)
+    return tuple(
+        member
+        for module in modules
+        for member in vars(module).values()
+        if getattr(member, "__module__", "") == module.__name__ and "topic" in vars(member)
+    )

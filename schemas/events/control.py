@@ -10,7 +10,8 @@ from pydantic import Field
 
 from schemas.events.envelope import EventData
 from schemas.exams import Calibration, Exam
-from schemas.generations import Generation
+from schemas.experiments import Experiment
+from schemas.generations import ChunkSizes, EntitySchema, Generation
 from schemas.principals import Role
 from schemas.sources import SequenceReset, SourceSpec
 from schemas.topics import CONTROL
@@ -23,13 +24,10 @@ class GenerationCreated(EventData, name="generation.created", topic=CONTROL):
 
     generation: Generation
     base: str | None = Field(None, description="The generation that was live at the time.")
-    purpose: Purpose = Field(
-        "first",
-        description=(
-            "`rebuild`: from the same derived events, without calling engines. `reindex`: with "
-            "another configuration."
-        ),
-    )
+    purpose: Purpose = "first"
+    """`rebuild`: from the same derived events, without calling engines. `reindex`: with another
+    configuration.
+    """
 
 
 class GenerationBuilt(EventData, name="generation.built", topic=CONTROL):
@@ -39,13 +37,9 @@ class GenerationBuilt(EventData, name="generation.built", topic=CONTROL):
     """
 
     generation: str
-    barrier: dict[str, dict[int, int]] = Field(
-        {},
-        description=(
-            "Topic → partition → next offset, for the topics that the generation reads but "
-            "does not write."
-        ),
-    )
+    barrier: dict[str, dict[int, int]] = {}
+    """Topic → partition → next offset, for the topics that the generation reads but does not write.
+    """
 
 
 class GenerationPromoted(EventData, name="generation.promoted", topic=CONTROL):
@@ -77,9 +71,8 @@ class EntityAmended(EventData, name="entity.amended", topic=CONTROL, is_sealed=T
     """A person added or removed aliases of an entity."""
 
     tenant: str
-    entity_id: UUID = Field(
-        description="Id of the entity, which derives from its tenant, type and normalized name."
-    )
+    entity_id: UUID
+    """Id of the entity, which derives from its tenant, type and normalized name."""
     add_aliases: list[str] = []
     remove_aliases: list[str] = []
 
@@ -115,12 +108,10 @@ class AuditRecorded(EventData, name="audit.recorded", topic=CONTROL):
     """
 
     audit_id: UUID
-    actor: str = Field(
-        description=(
-            "Caller: `local`, `key:<key id>`, `jwt:<subject>`, or `cli:<account>` for a command "
-            "with direct database access."
-        )
-    )
+    actor: str
+    """Caller: `local`, `key:<key id>`, `jwt:<subject>`, or `cli:<account>` for a command with
+    direct database access.
+    """
     role: Role = Field(description="Role of the caller.")
     action: str = Field(description="The action, such as `source.added`.")
     subject: str | None = Field(None, description="What the action applied to.")
@@ -134,13 +125,10 @@ class SourceAdded(EventData, name="source.added", topic=CONTROL):
     """A source was added."""
 
     source: SourceSpec = Field(description="The source and its settings.")
-    epoch: int = Field(
-        1,
-        description=(
-            "Greater than the epoch of an earlier source of the same name, so that withdrawn "
-            "documents can return."
-        ),
-    )
+    epoch: int = 1
+    """Greater than the epoch of an earlier source of the same name, so that withdrawn documents can
+    return.
+    """
 
 
 class SourceRemoved(EventData, name="source.removed", topic=CONTROL):
@@ -154,11 +142,8 @@ class SourceRemoved(EventData, name="source.removed", topic=CONTROL):
 class SourceReset(EventData, name="source.reset", topic=CONTROL):
     """The sequence numbers of a source restart, because its database was restored."""
 
-    source: str = Field(
-        description=(
-            "Name of the source, or the ce_source of an external producer that numbers its changes."
-        )
-    )
+    source: str
+    """Name of the source, or the ce_source of an external producer that numbers its changes."""
     reset: SequenceReset
     tenant: str | None = Field(None, description="Tenant of the source.")
 
@@ -172,9 +157,8 @@ class ErasureRequested(EventData, name="erasure.requested", topic=CONTROL):
     receipt_id: UUID = Field(description="Id of the request and its receipt.")
     tenant: str
     scope: Scope = Field(description="What to erase.")
-    subject: str = Field(
-        description="Id of the document or fact, or name of the collection or the tenant."
-    )
+    subject: str
+    """Id of the document or fact, or name of the collection or the tenant."""
     requested_at: datetime
 
 
@@ -195,31 +179,39 @@ class ErasureCompleted(EventData, name="erasure.completed", topic=CONTROL):
     receipt_id: UUID
     tenant: str
     documents: int = Field(description="Number of erased documents.")
-    removed: dict[str, int] = Field(
-        description="Location → number of removed rows, blobs or keys.",
-    )
+    removed: dict[str, int]
+    """Location → number of removed rows, blobs or keys."""
     events: int = Field(description="Number of events in the log that became unreadable.")
-    method: str = Field(
-        description=(
-            "What happened to the log: `keys destroyed`, or `nothing` if the tenant's events are "
-            "not encrypted."
-        )
-    )
+    method: str
+    """Effect on the log: `keys destroyed`, or `nothing` if the tenant's events are not
+    encrypted.
+    """
     remains: list[str] = Field(description="Locations that still hold data, and until when.")
-    raw_until: datetime | None = Field(
-        None, description="When the last original event expires from topic `raw`."
-    )
+    raw_until: datetime | None = None
+    """When the last original event expires from topic `raw`."""
     completed_at: datetime
 
 
 class CollectionConfigured(EventData, name="collection.configured", topic=CONTROL):
-    """The default profile of a collection was set or unset."""
+    """The settings of a collection, all of them, were set or unset.
+
+    How documents are split and what is extracted holds for those transcribed later.
+    """
 
     tenant: str
     collection: str = Field(description="Name of the collection.")
-    default_profile: str | None = Field(
-        None, description="Workflow profile of questions that name the collection and no profile."
-    )
+    default_profile: str | None = None
+    """Workflow profile of questions that name the collection and no profile."""
+    chunking: str | None = Field(None, description="Chunking profile that `chunk` was read from.")
+    chunk: ChunkSizes | None = Field(None, description="How its documents are split.")
+    extract: EntitySchema | None = Field(None, description="What is extracted from them.")
+
+
+class ExperimentConfigured(EventData, name="experiment.configured", topic=CONTROL):
+    """An experiment with two profiles was started or stopped."""
+
+    tenant: str
+    experiment: Experiment = Field(description="The experiment as it is from now on.")
 
 
 class CollectionDeletionRequested(EventData, name="collection.deletion_requested", topic=CONTROL):
@@ -242,27 +234,3 @@ class CollectionDeleted(EventData, name="collection.deleted", topic=CONTROL):
     tenant: str
     collection: str = Field(description="Name of the collection.")
     completed_at: datetime
-
-
-EVENTS: tuple[type[EventData], ...] = (
-    GenerationCreated,
-    GenerationBuilt,
-    GenerationPromoted,
-    GenerationDropped,
-    ExamCompleted,
-    GenerationCalibrated,
-    EntityAmended,
-    EntityRetyped,
-    EntityMerged,
-    EntitySplit,
-    AuditRecorded,
-    SourceAdded,
-    SourceRemoved,
-    SourceReset,
-    ErasureRequested,
-    KeysDestroyed,
-    ErasureCompleted,
-    CollectionConfigured,
-    CollectionDeletionRequested,
-    CollectionDeleted,
-)

@@ -29,9 +29,8 @@ class EventDeadLettered(EventData, name="event.dead_lettered", topic=DEAD_LETTER
 
     stage: str = Field(description="Stage that could not process the event.")
     generation: str | None = Field(None, description="Generation of the stage, if it has one.")
-    event_id: UUID = Field(
-        description="Internal id. Derived from the position if the event is unreadable."
-    )
+    event_id: UUID
+    """Internal id. Derived from the position if the event is unreadable."""
     original_type: str | None = Field(None, description="CloudEvents type, if it could be read.")
     tenant: str | None = None
     document_id: UUID | None = None
@@ -41,27 +40,20 @@ class EventDeadLettered(EventData, name="event.dead_lettered", topic=DEAD_LETTER
     remedy: str = Field("", description="What to do.")
     traceback: str | None = Field(None, description="Traceback of an unexpected exception.")
     attempts: int = Field(1, description="Attempts to process the event.")
-    record: BlobRef | None = Field(
-        None, description="The original record, for topics with finite retention."
-    )
-    headers: BlobRef | None = Field(
-        None, description="Headers of the original record: a JSON object with base64 values."
-    )
-    appended_at: datetime | None = Field(
-        None, description="When the original record was appended, by the log's clock."
-    )
-    redriven: UUID | None = Field(
-        None, description="The replay that redrove the event, if it failed again."
-    )
+    record: BlobRef | None = None
+    """The original record, for topics with finite retention."""
+    headers: BlobRef | None = None
+    """Headers of the original record: a JSON object with base64 values."""
+    appended_at: datetime | None = None
+    """When the original record was appended, by the log's clock."""
+    redriven: UUID | None = None
+    """The replay that redrove the event, if it failed again."""
     producer_event_id: str | None = None
     producer_source: str | None = None
-    document_summary: DocumentSummary | None = Field(
-        None,
-        description=(
-            "Descriptive fields of the document, as far as an event of `raw` could be read. No "
-            "other event describes a document that fails at ingress."
-        ),
-    )
+    document_summary: DocumentSummary | None = None
+    """Descriptive fields of the document, as far as an event of `raw` could be read. No other event
+    describes a document that fails at ingress.
+    """
 
     @model_validator(mode="after")
     def check_own_blobs(self) -> Self:
@@ -77,11 +69,7 @@ class DeadLetterClosed(EventData, name="dead_letter.closed", topic=DEAD_LETTERS)
     generation: str | None = None
     event_id: UUID
     tenant: str | None = None
-    resolution: Literal["redriven", "superseded", "discarded"] = Field(
-        description="Resolution. `superseded`: a later revision or a withdrawal came first."
-    )
+    resolution: Literal["redriven", "superseded", "discarded"]
+    """Resolution. `superseded`: a later revision or a withdrawal came first."""
     reason: str = Field("", description="Free text.")
     closed_at: datetime
-
-
-EVENTS: tuple[type[EventData], ...] = (EventDeadLettered, DeadLetterClosed)

@@ -8,18 +8,18 @@ from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 from pydantic_core import PydanticCustomError
 
-from schemas.records import Position
-from schemas.topics import Topic
+from schemas.models import Described
+from schemas.topics import Position, Topic
 from schemas.values import BlobRef
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 """Converts a payload to the next major version. Pure."""
 
 
-class EventData(BaseModel):
+class EventData(Described):
     """The data of an event.
 
     Subclasses declare name, topic and major version in their class line: `class
@@ -131,3 +131,12 @@ class Event(Generic[DataT]):
     payload_sha256: str = ""
     position: Position | None = None
     appended_at: datetime | None = None
+
+
+def build_root_event(
+    data: EventData, event_id: UUID, source: str, clock: Callable[[], datetime], **envelope: Any
+) -> Event[Any]:
+    """Build an event without a cause: a decision or a query."""
+    return Event(
+        id=event_id, data=data, source=source, event_id=str(event_id), time=clock(), **envelope
+    )

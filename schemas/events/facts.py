@@ -20,19 +20,16 @@ class FactProposed(EventData, name="fact.proposed", topic=FEEDBACK):
     predicate: str
     object: str
     certainty: float = Field(description="Certainty when it was stated.")
-    half_life_days: float | None = Field(
-        None, description="Days in which the certainty halves. Null: as the profile says."
-    )
+    half_life_days: float | None = None
+    """Days in which the certainty halves. Null: as the profile says."""
     source: str | None = Field(None, description="Where the fact comes from.")
-    readers: list[str] | None = Field(
-        None, description="Names that may read the fact. Null: the whole tenant."
-    )
+    readers: list[str] | None = None
+    """Names that may read the fact. Null: the whole tenant."""
     stated_by: str = Field(description="Id of the caller.")
     stated_at: datetime
     expires_at: datetime | None = None
-    replaces: UUID | None = Field(
-        None, description="The fact that this one replaces once it is approved."
-    )
+    replaces: UUID | None = None
+    """The fact that this one replaces once it is approved."""
 
 
 class FactApproved(EventData, name="fact.approved", topic=FEEDBACK):
@@ -62,6 +59,3 @@ class FactRetracted(EventData, name="fact.retracted", topic=FEEDBACK):
 
     fact_id: UUID
     tenant: str
-
-
-EVENTS: tuple[type[EventData], ...] = (FactProposed, FactApproved, FactRejected, FactRetracted)

@@ -19,9 +19,8 @@ class DocumentOutcome(EventData):
 
     external_id: str | None = Field(None, description="The producer's id of the document.")
     tenant: str | None = None
-    document_id: UUID | None = Field(
-        None, description="Id of the document. Null if the event could not be read."
-    )
+    document_id: UUID | None = None
+    """Id of the document. Null if the event could not be read."""
     event_id: str | None = Field(None, description="The producer's ce_id.")
     source: str | None = Field(None, description="The producer's ce_source.")
     chunks_count: int = Field(0, description="Number of searchable chunks.")
@@ -49,11 +48,3 @@ class DocumentSuperseded(DocumentOutcome, name="document.superseded", topic=OUTC
 
 class RemovalCompleted(DocumentOutcome, name="document.removed", topic=OUTCOMES):
     """The document was withdrawn and is no longer searchable."""
-
-
-EVENTS: tuple[type[EventData], ...] = (
-    DocumentIndexed,
-    DocumentFailed,
-    DocumentSuperseded,
-    RemovalCompleted,
-)

@@ -9,8 +9,9 @@ from uuid import UUID
 from pydantic import Field
 
 from schemas.events.envelope import EventData
+from schemas.experiments import ExperimentArm
 from schemas.judgements import GradedPassage
-from schemas.run_records import RunRecord, StoppedState
+from schemas.run_records import RunRecord, StoppedState, move_former_settings
 from schemas.topics import FEEDBACK, QUERIES
 
 
@@ -25,7 +26,14 @@ class QueryReceived(EventData, name="query.received", topic=QUERIES):
     requested_by: str | None = Field(None, description="Id of the caller.")
 
 
-class QueryAnswered(EventData, name="query.answered", topic=QUERIES):
+def _upcast_profile(payload: dict[str, Any]) -> dict[str, Any]:
+    record = payload.get("run_record")
+    return payload if record is None else {**payload, "run_record": move_former_settings(record)}
+
+
+class QueryAnswered(
+    EventData, name="query.answered", topic=QUERIES, version=2, upcasts={1: _upcast_profile}
+):
     """A question was answered."""
 
     run_id: UUID
@@ -33,23 +41,15 @@ class QueryAnswered(EventData, name="query.answered", topic=QUERIES):
     generation: str = Field(description="Generation that was searched.")
     answered_at: datetime
     response: dict[str, Any] = Field(description="The response as sent.")
-    candidates: list[dict[str, Any]] = Field(
-        default=[],
-        description=(
-            "Candidates of every channel: chunk id, rank, score, and the scores of later steps."
-        ),
-    )
-    numbers: dict[str, Any] = Field(
-        default={},
-        description="Numbers that entered the scores: means, deviations, idf values, threshold.",
-    )
-    run_record: RunRecord | None = Field(
-        None,
-        description=(
-            "Further inputs that a rerun needs: profile, language, and passages by the hash of "
-            "their text."
-        ),
-    )
+    candidates: list[dict[str, Any]] = []
+    """Candidates of every channel: chunk id, rank, score, and the scores of later steps."""
+    numbers: dict[str, Any] = {}
+    """Numbers that entered the scores: means, deviations, idf values, threshold."""
+    run_record: RunRecord | None = None
+    """Further inputs that a rerun needs: profile, language, and passages by the hash of their text.
+    """
+    experiment: ExperimentArm | None = None
+    """Arm of the experiment that the question took part in."""
 
 
 class RunStarted(EventData, name="run.started", topic=QUERIES):
@@ -58,13 +58,11 @@ class RunStarted(EventData, name="run.started", topic=QUERIES):
     run_id: UUID
     tenant: str
     started_at: datetime
-    deadline: datetime = Field(
-        description="When the run has ended for certain: by itself, or because its process died."
-    )
+    deadline: datetime
+    """When the run has ended for certain: by itself, or because its process died."""
     requested_by: str = Field(description="Id of the caller.")
-    process_id: UUID | None = Field(
-        None, description="The process that answers it; it holds a lock in the database."
-    )
+    process_id: UUID | None = None
+    """The process that answers it; it holds a lock in the database."""
 
 
 class RunProgressed(EventData, name="run.progressed", topic=QUERIES):
@@ -101,20 +99,8 @@ class FeedbackGiven(EventData, name="feedback.given", topic=FEEDBACK):
     query: str | None = Field(None, description="The question. Taken from the run if one is given.")
     useful: bool | None = Field(None, description="Whether the answer was useful.")
     judgements: list[GradedPassage] = Field([], description="Judged passages with their grades.")
-    corrected_answer: str | None = Field(
-        None, description="The answer that should have been given."
-    )
+    corrected_answer: str | None = None
+    """The answer that should have been given."""
     note: str | None = Field(None, description="Free text.")
-    candidate_rejected: bool = Field(
-        False, description="True if the question was rejected as a golden question."
-    )
-
-
-EVENTS: tuple[type[EventData], ...] = (
-    QueryReceived,
-    QueryAnswered,
-    RunStarted,
-    RunProgressed,
-    RunStopped,
-    FeedbackGiven,
-)
+    candidate_rejected: bool = False
+    """True if the question was rejected as a golden question."""

@@ -16,6 +16,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.generations import EntitySchema
 from schemas.values import BlobRef, Extraction, Notice, ParentChunk, Transcript
 
 Vectors = NDArray[np.float32]
@@ -49,6 +50,8 @@ class ParsePlan:
     parts: tuple[str, ...]
     pages: int | None
     notices: tuple[Notice, ...] = ()
+    part_pages: int = 0
+    """Pages of each part; the last one may have fewer."""
 
 
 class Parser(Protocol):
@@ -215,6 +218,9 @@ class Extractor(Protocol):
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction: ...
 
+    def with_schema(self, schema: EntitySchema) -> Extractor:
+        """Return an extractor of these types alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChatUsage:
@@ -354,16 +360,3 @@ class Fetcher(Protocol):
 class LanguageDetector(Protocol):
     def detect(self, text: str) -> str | None:
         """Return the BCP 47 primary subtag, or None if unsure."""
-
-
-class SentenceSplitter(Protocol):
-    def split(self, text: str) -> list[tuple[int, int]]:
-        """Return the offsets of sentences, in order, that cover the text without gaps."""
-
-
-class NameNormalizer(Protocol):
-    def normalize(self, name: str) -> str:
-        """Return the key that spellings of one name share.
-
-        Drops case, accents, spaces, punctuation and company suffixes.
-        """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from schemas.records import StoredRecord
+from schemas.topics import StoredRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,31 +7,32 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from schemas.errors import InvalidRequest
+from schemas.models import Described
+from schemas.values import Value
 
 Scalar = Annotated[str, Field(max_length=10_000)] | bool | int | float | None
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
-class GraphQuery(BaseModel):
+class GraphQuery(Value):
     """A read-only Cypher query with its parameters."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     cypher: str = Field(
         min_length=1,
         max_length=10_000,
-        description="Query in the accepted subset of openCypher. Values are parameters.",
         examples=["MATCH (c:Chunk)-[:MENTIONS]->(e:Entity) WHERE e.key = $key RETURN c.id"],
     )
+    """Query in the accepted subset of openCypher. Values are parameters."""
     parameters: dict[ParameterName, Scalar | Annotated[list[Scalar], Field(max_length=1_000)]] = (
-        Field({}, max_length=64, description="Value of each $name of the query.")
+        Field({}, max_length=64)
     )
+    """Value of each $name of the query."""
 
 
-class GraphRows(BaseModel):
+class GraphRows(Described):
     """Rows of a graph query. Nodes are objects, paths lists of nodes and relationship types."""
 
     columns: list[str]

@@ -4,7 +4,7 @@ cache.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -14,8 +14,8 @@ from uuid import UUID
 from schemas.amendments import OrderKey
 from schemas.events import Event, EventDeadLettered
 from schemas.generations import Generation
-from schemas.records import Record
 from schemas.rows import DocumentRow, Row
+from schemas.topics import Position, Record
 
 
 class OrderingPolicy(StrEnum):
@@ -94,6 +94,10 @@ class ClaimResult:
     """
     amended_title: str | None = None
     """At transcribe: the document's amended title, which replaces the revision's."""
+    owed_records: tuple[Record, ...] = ()
+    """At receive: what is left to publish after the chain of the event was committed."""
+    delivery: int = 1
+    """At receive: how often the event was claimed. A later claim forbids the chain of this one."""
 
 
 class Ledger(Protocol):
@@ -158,12 +162,12 @@ class StageTiming:
 
 @dataclass(slots=True)
 class ChainedEvent:
-    """An event that its consumers have processed in memory, before it is in the log."""
+    """An event that its consumers have processed in memory."""
 
     event: Event  # type: ignore[type-arg]
     record: Record
     groups: Sequence[str] = ()
-    """Consumer groups that need not read it again."""
+    """Consumer groups that need not read it again; none for an outcome."""
     rows: list[Row] = field(default_factory=list)
     timings: list[StageTiming] = field(default_factory=list)
 
@@ -176,22 +180,41 @@ class ChainedDocument:
     events: Sequence[ChainedEvent]
     preview: RevisionPreview
     visibility_change: VisibilityChange
+    delivery: int = 1
+    """How often its event had been claimed at ingress."""
+
+
+AppendRecords = Callable[[Sequence[Record]], Awaitable[Sequence[Position]]]
 
 
 class ChainLedger(Protocol):
     """Commits whole documents: their events, their rows and the claim of ingress, or nothing.
 
-    Possible where the log is in the tables' database. Both methods raise DatabaseUnavailable.
+    All methods raise DatabaseUnavailable.
     """
+
+    @property
+    def generation(self) -> Generation: ...
 
     async def preview_revisions(self, events: Sequence[ProjectedEvent]) -> list[RevisionPreview]:
         """Return what `claim` would decide now, for at most one revision per document."""
 
-    async def commit_chains(self, documents: Sequence[ChainedDocument]) -> set[UUID]:
-        """Commit documents; return the received ids of those that are not committed.
+    async def commit_chains(
+        self, documents: Sequence[ChainedDocument], append: AppendRecords | None = None
+    ) -> dict[UUID, Sequence[Record]]:
+        """Commit documents; return the received ids of those that are committed, with the records
+        that each owes the log.
 
-        Those have changed since their preview, or the tables reject them. A document whose reaction
-        at ingress is done counts as committed, so a repeated call is safe.
+        The others have changed since their preview, or the tables reject them. `append` appends to
+        a log outside of the tables' database, before the commit. Outcomes are owed there, since
+        others act on them: publish them, then complete the events of ingress. Without `append` the
+        transaction appends to the tables' log. Raises what `append` raises, but PermanentError. A
+        repeated call is safe.
+        """
+
+    async def fetch_ended_chains(self, received_ids: Sequence[UUID]) -> Mapping[UUID, bool]:
+        """Return whether a chain of this generation was committed for each of these events, without
+        those whose chain may still be committed.
         """
 
 

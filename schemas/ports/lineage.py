@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, Protocol
 from uuid import UUID
 
 from schemas.principals import Principal
-from schemas.records import Position
+from schemas.topics import Position
 from schemas.values import BlobRef
 
 LineageStep = Literal["transcribed", "chunked", "embedded"]
@@ -99,6 +100,21 @@ class LineageStore(Protocol):
         self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID
     ) -> StoredChunk | None:
         """Return the chunk, or None unless the revision is visible in that generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionArrival:
+    """When and where the log received a revision. `is_withdrawn`: a later withdrawal removed it."""
+
+    document_id: UUID
+    revision: int
+    title: str | None
+    external_id: str | None
+    received_at: datetime
+    log_topic: str
+    log_partition: int
+    log_offset: int
+    is_withdrawn: bool
 
 
 class RecordedText(Protocol):

@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from schemas.records import Position, Record, StoredRecord
+from schemas.topics import Position, Record, StoredRecord
+
+LOG_EPOCH = 1
+"""First number of an order. Sources without a declared epoch have 1 too."""
 
 
 class Sink(Protocol):
@@ -77,6 +80,11 @@ class EventLog(RecordAppender, Protocol):
 
     is_in_database: bool
     """True if records and cursors are in the tables' database, and are backed up with them."""
+
+    def assign_order(self, position: Position, appended_at: datetime) -> list[int]:
+        """Return the order of a revision whose source states no sequence number: LOG_EPOCH, and
+        numbers that grow with the log.
+        """
 
     async def create_topics(
         self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
@@ -157,8 +165,11 @@ class EventLog(RecordAppender, Protocol):
     async def has_reader(self, group: str, topic: str) -> bool | None:
         """Return whether a process reads the topic for the group; None if the log does not know."""
 
-    async def expire(self) -> None:
-        """Delete expired records that every reader has finished, if the log leaves that to us."""
+    async def expire(self, unread: Collection[str] = ()) -> None:
+        """Delete expired records that every reader has finished, if the log leaves that to us.
+
+        Records of the topics `unread` wait for no reader; those of others stay until one exists.
+        """
 
     async def close(self) -> None: ...
 

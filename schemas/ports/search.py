@@ -12,10 +12,11 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
+from schemas.channels import DEFAULT_EF_SEARCH
+from schemas.citations import GraphEvidence
+from schemas.exams import Calibration
 from schemas.facts import Fact
 from schemas.generations import Generation
-from schemas.graph_facts import GraphEvidence
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
 
@@ -173,6 +174,19 @@ class GraphEdge:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphWalk:
+    """How far a search follows relations from its seeds."""
+
+    hops: int
+    fan_out: int
+    """Heaviest relations of an entity that are followed in each direction."""
+    decay: float = 0.5
+    """Share of the score that a relation passes on."""
+    min_hops: int = 0
+    """Relations off the seeds from which on entities count."""
+
+
+@dataclass(frozen=True, slots=True)
 class EntityGraph:
     """Edges around the seeds, in a stable order. `seeds` are their weights by entity id."""
 
@@ -252,31 +266,23 @@ class IndexSnapshot(Protocol):
         self,
         tenant: str,
         seeds: Sequence[EntitySeed],
+        walk: GraphWalk,
         *,
-        hops: int,
-        fan_out: int,
-        decay: float,
         filters: Filters,
         k: int,
-        min_hops: int = 0,
-        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> Sequence[Hit]:
-        """Return chunks that mention entities from `min_hops` to `hops` relations off the seeds,
-        by at most `max_mentions` mentions of each.
-        """
+        """Return chunks that mention entities on the walk from the seeds."""
 
     async def fetch_entity_graph(
         self,
         tenant: str,
         seeds: Sequence[EntitySeed],
+        walk: GraphWalk,
         *,
-        hops: int,
-        fan_out: int,
         filters: Filters,
-        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> EntityGraph:
-        """Return the entities within `hops` of the seeds, their relations, and the chunks within
-        the filters that mention them, by at most `max_mentions` mentions of each.
+        """Return the entities within `walk.hops` of the seeds, their relations, and the chunks
+        within the filters that mention them.
 
         A hop is a relation or a chunk within the filters that mentions both entities.
         """
@@ -289,10 +295,8 @@ class IndexSnapshot(Protocol):
         chunks: Mapping[UUID, float],
         filters: Filters,
         k: int,
-        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> Sequence[Hit]:
-        """Return the chunks that mention scored entities, by at most `max_mentions` mentions of
-        each, and the scored chunks themselves.
+        """Return the chunks that mention scored entities, and the scored chunks themselves.
 
         Only chunks of the snapshot count: ids that a graph server returns may be outdated.
         """
@@ -359,6 +363,9 @@ class SearchIndex(Protocol):
         Raises NotFound.
         """
 
+    async def find_erased(self, documents: Sequence[UUID]) -> list[UUID]:
+        """Return those of the documents that are erased or are being erased."""
+
 
 class IndexChanges(Protocol):
     async def check_unchanged(self, versions: Sequence[SnapshotVersion]) -> list[bool]:
@@ -377,3 +384,10 @@ class DocumentText:
     document_id: UUID
     markdown: str | None
     blob_key: str | None
+
+
+class CalibrationStore(Protocol):
+    async def fetch(
+        self, tenant: str, generation: str, scores: str | None = None
+    ) -> Calibration | None:
+        """Return the calibration of the generation for these scores, or for any."""

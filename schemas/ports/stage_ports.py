@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -14,7 +14,7 @@ from schemas.events import (
     ErasureCompleted,
     ErasureRequested,
 )
-from schemas.generations import Generation
+from schemas.generations import CollectionProcessing, Generation
 from schemas.ports.engines import (
     BlobStore,
     Chunker,
@@ -25,7 +25,7 @@ from schemas.ports.engines import (
     Parser,
 )
 from schemas.ports.ledger import Memo
-from schemas.records import Position
+from schemas.topics import Position
 
 
 class Eraser(Protocol):
@@ -77,23 +77,45 @@ class LatestRevision:
     order: tuple[int, ...] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """An event about a document that ingress is about to accept."""
+
+    tenant: str
+    document_id: UUID
+    event_id: UUID
+    order: Sequence[int]
+    is_numbered: bool
+    source: str | None = None
+    """The new owner; None leaves the owner."""
+    allowed: Collection[str] = ()
+    """Owners that the source may replace (ANY_SOURCE: any)."""
+
+
 class DocumentOwners(Protocol):
-    """The source that owns each document. All methods raise DatabaseUnavailable."""
+    """The source that owns each document, and what ingress has admitted last about it.
+
+    All methods raise DatabaseUnavailable.
+    """
 
     async def fetch_owner(self, tenant: str, document_id: UUID) -> str | None: ...
 
-    async def claim_ownership(
-        self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]
-    ) -> str:
-        """Make `source` the owner if there is none or if `allowed` contains the owner (ANY_SOURCE:
-        any).
+    async def admit(self, admission: Admission) -> str | None:
+        """Note the event as the last one admitted and its source as the owner, unless a source owns
+        the document that it may not replace.
 
         Return the owner.
         """
 
 
 class LatestRevisions(Protocol):
-    async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None: ...
+    async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None:
+        """Return the newest revision, those included that are admitted and not projected yet."""
+
+
+class CollectionSettings(Protocol):
+    async def fetch_processing(self, tenant: str, collection: str) -> CollectionProcessing:
+        """Return how documents of the collection are processed. Raises DatabaseUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +146,17 @@ first element is the log's epoch.
 """
 
 
+ReportProgress = Callable[[int, int], Awaitable[None]]
+"""Receives how many pages are done, and of how many."""
+
+
+class ProgressStore(Protocol):
+    def begin(self, stage: str, document_id: UUID, order: Sequence[int]) -> ReportProgress:
+        """Return what stores the progress of a reaction, at most once per second and not within its
+        first second. Calls raise DatabaseUnavailable.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class StagePorts:
     """The second argument of every `react`: engines of this generation, blob store, memo."""
@@ -141,10 +174,14 @@ class StagePorts:
     limits: IngressLimits
     assign_order: AssignOrder
     source_epochs: dict[str, int] = field(default_factory=dict)
+    progress: ProgressStore | None = None
+    """Stores the progress of long reactions. Without it, none is stored."""
     parallel_extractions: int = 4
     """Passages of one part whose entities are extracted at a time."""
     owners: DocumentOwners | None = None
     """Set for stage `receive`."""
+    collections: CollectionSettings | None = None
+    """Set for stage `transcribe`."""
     eraser: Eraser | None = None
     """Set for stage `erase`."""
     collection_deleter: CollectionDeleter | None = None

@@ -13,8 +13,7 @@ from processors import STAGES, TOPICS, control
 from schemas.topics import ACCEPTED, CONTROL, FEEDBACK, QUERIES, RAW, get_base_topic
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
-from sql.index.generation_builds import PgGenerationBuilds
-from sql.index.generations import PgGenerations
+from sql.index.generations import PgGenerationBuilds, PgGenerations
 from sql.operations.erasure import PgErasure
 
 log = structlog.get_logger(__name__)
@@ -41,41 +40,25 @@ class DrainBarrier:
 
     async def wait_for_serving(self) -> datetime:
         """Wait for serving generations only."""
-        return await self._wait_for_assignments(
-            [reader for reader in await self._list_assignments() if not reader.suppresses_outcomes]
-        )
+        return await self._wait_for_assignments(await self._list_serving())
 
     async def wait_for_arrivals(self) -> None:
         """Wait until the tables know what every event that was sent is about: documents, facts and
         entities.
         """
-        assignments = [
-            assignment
-            for assignment in await self._list_assignments()
-            if not assignment.suppresses_outcomes
-        ]
         for topic in (RAW, ACCEPTED, FEEDBACK, CONTROL):
-            await self._wait_for_topic(
-                [
-                    assignment
-                    for assignment in assignments
-                    if get_base_topic(assignment.topic) == topic
-                ]
-            )
+            await self._wait_for_topic(topic, await self._list_serving())
 
     async def wait_for_runs(self) -> None:
         """Wait until the tables reflect every event of queries and runs."""
-        await self._wait_for_topic(
-            [
-                assignment
-                for assignment in await self._list_assignments()
-                if assignment.topic == QUERIES
-            ]
-        )
+        await self._wait_for_topic(QUERIES, await self._list_assignments())
 
     async def has_builds(self) -> bool:
         """Return whether a build is among the consumers to wait for."""
         return any(reader.suppresses_outcomes for reader in await self._list_assignments())
+
+    async def _list_serving(self) -> list[StageAssignment]:
+        return [one for one in await self._list_assignments() if not one.suppresses_outcomes]
 
     async def _list_assignments(self) -> list[StageAssignment]:
         builds = await PgGenerationBuilds(self.storage.pool).list_by_name()
@@ -94,18 +77,10 @@ class DrainBarrier:
 
     async def _wait_for_assignments(self, assignments: Sequence[StageAssignment]) -> datetime:
         # The time comes first: whatever was decrypted before it is awaited below.
-        started_at, replays = (
-            await PgErasure(self.storage.pool).fetch_time(),
-            await PgErasure(self.storage.pool).fetch_running_replays(),
-        )
+        started_at = await PgErasure(self.storage.pool).fetch_time()
+        replays = await PgErasure(self.storage.pool).fetch_running_replays()
         for topic in TOPICS:  # upstream first
-            await self._wait_for_topic(
-                [
-                    assignment
-                    for assignment in assignments
-                    if get_base_topic(assignment.topic) == topic
-                ]
-            )
+            await self._wait_for_topic(topic, assignments)
         # Pairs of a replay and its number of records read, which a finished batch changes.
         while (
             replays.items() & (await PgErasure(self.storage.pool).fetch_running_replays()).items()
@@ -113,7 +88,8 @@ class DrainBarrier:
             await asyncio.sleep(POLL_S)
         return started_at
 
-    async def _wait_for_topic(self, assignments: Sequence[StageAssignment]) -> None:
+    async def _wait_for_topic(self, base: str, candidates: Sequence[StageAssignment]) -> None:
+        assignments = [one for one in candidates if get_base_topic(one.topic) == base]
         barriers = {
             topic: await self.storage.fetch_ends(topic)
             for topic in {assignment.topic for assignment in assignments}

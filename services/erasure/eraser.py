@@ -13,16 +13,14 @@ from uuid import UUID
 
 import structlog
 
-from schemas.blob_keys import fetch_staging_prefix, upload_staging_prefix
 from schemas.events import ErasureCompleted, ErasureRequested, KeysDestroyed
-from schemas.ids import compute_file_sha256, content_id
+from schemas.ids import compute_file_sha256, content_id, fetch_staging_prefix, upload_staging_prefix
 from schemas.ports.engines import BlobStore, StoredBlob
-from schemas.topics import CONTROL
 from services.erasure.drain import DrainBarrier
-from services.erasure.key_destruction import overwrite_destroyed_shares
+from services.erasure.key_destruction import overwrite_destroyed_shares, seal_events
 from services.erasure.service import build_receipt
-from services.erasure.unsealed_entity_events import seal_events
 from services.erasure.withdrawal import DOCUMENTS_PER_BATCH, withdraw_documents
+from services.publishing import EventPublisher
 from services.storage import Storage
 from sql.index.generations import PgGenerations
 from sql.index.lexical import compact_lexical
@@ -36,7 +34,6 @@ from sql.operations.erasure import (
 from sql.operations.keystore import PgKeystore
 from sql.operations.scrubber import scrub_tables, vacuum_tables
 from streams.payload_keys import CACHE_TTL_S
-from streams.publisher import build_root_event
 
 log = structlog.get_logger(__name__)
 CE_SOURCE = "anabranch/erase"
@@ -110,7 +107,7 @@ class DocumentEraser:
         await tables.add_counts(request.receipt_id, {RESENT_COUNT: len(remaining)})
         # Only folding the lexical counts deletes words that no other document has.
         for generation in await PgGenerations(self.storage.pool).fetch_undropped():
-            while await compact_lexical(self.storage.pool, generation.name):
+            while await compact_lexical(self.storage.pool, generation.name, waits=True):
                 await asyncio.sleep(0)
         await overwrite_destroyed_shares(
             self.storage.pool, self.storage.key_file
@@ -184,15 +181,12 @@ class DocumentEraser:
             destruction = KeysDestroyed(
                 receipt_id=request.receipt_id, tenant=request.tenant, keys=keys
             )
-            event = build_root_event(
+            await EventPublisher(self.storage.log, self.storage.codec, self.clock).publish(
                 destruction,
-                content_id("event", "key.destroyed", *map(str, keys)),
                 CE_SOURCE,
-                self.clock,
-                tenant=request.tenant,
-            )
-            await self.storage.log.append(
-                [await self.storage.codec.encode(event, CONTROL, str(request.receipt_id))]
+                str(request.receipt_id),
+                content_id("event", "key.destroyed", *map(str, keys)),
+                request.tenant,
             )
             await keystore.destroy(request.tenant, keys)
             await overwrite_destroyed_shares(self.storage.pool, self.storage.key_file)
@@ -215,18 +209,33 @@ class DocumentEraser:
         )
         uploads = await self.storage.blobs.list_blobs(f"uploads/{request.tenant}/")
         for batch in _split_batches(documents, DOCUMENTS_PER_BATCH):
+            events = await tables.fetch_event_ids(batch, before=before)
             keys = await find_document_blobs(
-                self.storage.blobs, tables, request, batch, uploads, before
-            )
-            # Recorded by id, so that a repeated step counts each blob once.
-            await tables.record_items(
-                request.receipt_id, "blobs", [content_id("blob", key) for key in keys]
+                self.storage.blobs, tables, request, batch, events, uploads
             )
             # Blobs before rows: a retry finds the blobs by the rows.
-            await self.storage.blobs.delete(keys)
+            await self._delete_blobs(tables, request, keys)
             await tables.erase_rows(
-                request.receipt_id, request.tenant, batch, before=before, readable=is_readable
+                request.receipt_id,
+                request.tenant,
+                batch,
+                before=before,
+                readable=is_readable,
+                deleted_blobs=keys,
             )
+            # A document that is sent again meanwhile may become a dead letter between the two.
+            while keys := await tables.fetch_record_blobs(batch, events):
+                await self._delete_blobs(tables, request, keys)
+                await tables.erase_dead_letters([*batch, *events], keys)
+
+    async def _delete_blobs(
+        self, tables: PgErasure, request: ErasureRequested, keys: Sequence[str]
+    ) -> None:
+        # Recorded by id, so that a repeated step counts each blob once.
+        await tables.record_items(
+            request.receipt_id, "blobs", [content_id("blob", key) for key in keys]
+        )
+        await self.storage.blobs.delete(keys)
 
     async def _scrub(self, tables: PgErasure, request: ErasureRequested) -> None:
         """Rewrite tables on the embedded server. On an external server only vacuum them; the
@@ -255,8 +264,8 @@ async def find_document_blobs(
     tables: PgErasure,
     request: ErasureRequested,
     documents: Sequence[UUID],
+    events: Sequence[UUID],
     uploads: Iterable[StoredBlob],
-    before: datetime,
 ) -> list[str]:
     """Return the keys of all blobs with content of the documents; call it before the rows are
     deleted.
@@ -269,7 +278,6 @@ async def find_document_blobs(
         for document in documents
         for key in await blobs.list_keys(f"{request.tenant}/{document}/")
     ]
-    events = await tables.fetch_event_ids(documents, before=before)
     keys += await tables.fetch_record_blobs(documents, events)
     prefixes = tuple(
         build_prefix(request.tenant, event)

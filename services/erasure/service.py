@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,10 +15,11 @@ from schemas.events import ErasureCompleted, ErasureRequested, FactRetracted
 from schemas.events.control import Scope
 from schemas.ids import content_id
 from schemas.ports.log import EventLog
-from schemas.records import Record
-from schemas.topics import CONTROL, FEEDBACK, OUTCOMES, RAW
-from services.erasure.unsealed_entity_events import read_unsealed_events
+from schemas.topics import CONTROL, OUTCOMES, RAW, Record
+from services.erasure.key_destruction import read_unsealed_events
+from services.publishing import EventPublisher
 from services.storage import Storage
+from sql.database import Pool
 from sql.operations.erasure import (
     DONE_MARKER,
     EVENT_COUNT,
@@ -31,16 +32,14 @@ from sql.operations.erasure import (
     PgErasureReceipts,
 )
 from sql.operations.keystore import PgKeystore
-from streams.publisher import build_root_event
 
 CE_SOURCE = "anabranch/api"
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureService:
-    storage: Storage
-    clock: Callable[[], datetime]
-    fresh_id: Callable[[], UUID]
+    pool: Pool
+    publisher: EventPublisher
 
     async def request_erasure(self, tenant: str, scope: Scope, name: str) -> UUID:
         """Return the receipt's id once the request is durable.
@@ -58,54 +57,53 @@ class ErasureService:
                 code="FORBIDDEN_TENANT",
                 remedy="Request the erasure as the tenant itself.",
             )
-        if not await PgErasure(self.storage.pool).find_documents(tenant, scope, name):
+        if not await PgErasure(self.pool).find_documents(tenant, scope, name):
             raise unknown_resource_error(
                 scope,
                 repr(name),
                 "List documents with GET /v1/documents, collections with GET /v1/collections, "
                 "facts with GET /v1/facts.",
             )
-        receipt = self.fresh_id()
+        receipt = self.publisher.fresh_id()
         erasure = ErasureRequested(
-            receipt_id=receipt, tenant=tenant, scope=scope, subject=name, requested_at=self.clock()
+            receipt_id=receipt,
+            tenant=tenant,
+            scope=scope,
+            subject=name,
+            requested_at=self.publisher.clock(),
         )
-        event = build_root_event(
-            erasure, content_id("event", "erasure", receipt), CE_SOURCE, self.clock, tenant=tenant
-        )
+        event_id = content_id("event", "erasure", receipt)
         # Together, so that a rebuild does not restore facts whose events stay readable.
-        retractions = await self._build_retractions(tenant, scope, name)
-        await self.storage.log.append(
-            [*retractions, await self.storage.codec.encode(event, CONTROL, str(receipt))]
+        records = await self._build_retractions(tenant, scope, name)
+        records.append(
+            await self.publisher.encode(erasure, CE_SOURCE, str(receipt), event_id, tenant)
         )
+        await self.publisher.log.append(records)
         # Stage `erase` writes the same row when it consumes the event; until then the caller reads
         # this one.
-        await PgErasureReceipts(self.storage.pool).open(erasure)
+        await PgErasureReceipts(self.pool).open(erasure)
         return receipt
 
     async def _build_retractions(self, tenant: str, scope: Scope, name: str) -> list[Record]:
         return [
-            await self.storage.codec.encode(
-                build_root_event(
-                    FactRetracted(fact_id=fact_id, tenant=tenant),
-                    content_id("event", "fact.retracted", fact_id),
-                    CE_SOURCE,
-                    self.clock,
-                    tenant=tenant,
-                ),
-                FEEDBACK,
+            await self.publisher.encode(
+                FactRetracted(fact_id=fact_id, tenant=tenant),
+                CE_SOURCE,
                 str(fact_id),
+                content_id("event", "fact.retracted", fact_id),
+                tenant,
             )
-            for fact_id in await PgErasure(self.storage.pool).find_facts(tenant, scope, name)
+            for fact_id in await PgErasure(self.pool).find_facts(tenant, scope, name)
         ]
 
     async def get_receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None:
-        row = await PgErasureReceipts(self.storage.pool).find(tenant, receipt_id)
+        row = await PgErasureReceipts(self.pool).find(tenant, receipt_id)
         return _format_receipt(row) if row else None
 
     async def list_receipts(self, tenant: str, limit: int) -> list[dict[str, Any]]:
         return [
             _format_receipt(row)
-            for row in await PgErasureReceipts(self.storage.pool).list_newest(tenant, limit)
+            for row in await PgErasureReceipts(self.pool).list_newest(tenant, limit)
         ]
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from schemas.events import DocumentWithdrawn
-from schemas.records import Record
+from schemas.events import CollectionDeleted, CollectionDeletionRequested, DocumentWithdrawn
+from schemas.topics import Record
+from services.erasure.drain import DrainBarrier
 from services.storage import Storage
+from sql.catalog.collections import PgCollections
 from sql.operations.erasure import PgErasure
 from streams.publisher import build_raw_record
 
@@ -47,3 +50,38 @@ async def withdraw_documents(
         await storage.log.append([await build_withdrawal(*item) for item in batch])
     while await PgErasure(storage.pool).has_pending_withdrawal(orders):
         await asyncio.sleep(POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentCollectionDeleter:
+    storage: Storage
+    clock: Callable[[], datetime]
+
+    async def delete(
+        self, request: CollectionDeletionRequested, received_until: datetime
+    ) -> CollectionDeleted | None:
+        """Withdraw the documents that the log had received by this time.
+
+        Returns None if the deletion is complete already. A repeated call resumes it.
+        """
+        if await PgCollections(self.storage.pool).is_deleted(request.deletion_id):
+            return None
+        # A document that is still being processed may belong to the collection, or leave it.
+        await DrainBarrier(self.storage).wait_for_arrivals()
+        orders = await PgCollections(self.storage.pool).fetch_deletable(
+            request.tenant, request.collection, received_until
+        )
+        await withdraw_documents(
+            self.storage,
+            self.clock,
+            request.tenant,
+            orders,
+            event_prefix=f"delete/{request.deletion_id}",
+            reason=f"deletion of collection {request.collection}",
+        )
+        return CollectionDeleted(
+            deletion_id=request.deletion_id,
+            tenant=request.tenant,
+            collection=request.collection,
+            completed_at=self.clock(),
+        )

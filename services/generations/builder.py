@@ -13,22 +13,26 @@ import structlog
 
 from schemas.errors import AnabranchError, PermanentError, TransientError
 from schemas.generations import Generation
+from services.background_tasks import cancel_tasks
 from services.generations.decisions import GenerationDecisions
-from services.generations.removal import finish_drop
+from services.generations.service import finish_drop
 from services.generations.stage_assignments import (
     StageAssignment,
     assign_stages,
     resolve_topic_generation,
 )
 from services.storage import Storage
-from sql.index.generation_builds import GenerationBuild, PgGenerationBuilds
-from sql.index.generation_removal import begin_generation_drop, list_unremoved_generations
+from sql.database import Pool
 from sql.index.generation_switch import switch_generation
-from sql.index.generations import PgGenerations, fetch_first_needed_positions
-from sql.index.partitions import build_indexes
-from sql.index.semantic import ensure_vector_index
+from sql.index.generations import (
+    GenerationBuild,
+    PgGenerationBuilds,
+    PgGenerations,
+    fetch_first_needed_positions,
+)
+from sql.index.partitions import begin_generation_drop, build_indexes, list_unremoved_generations
+from sql.index.search import ensure_vector_index
 from sql.operations.integrity import find_differing_tables
-from sql.pool import Pool
 from streams.stage import Stage
 
 log = structlog.get_logger(__name__)
@@ -68,16 +72,14 @@ class GenerationBuilder:
                 except TransientError as error:
                     log.warning("build_poll_postponed", code=error.code, detail=error.detail)
         finally:
-            await _cancel_tasks([*self.build_tasks.values(), *self.removal_tasks.values()])
+            await cancel_tasks([*self.build_tasks.values(), *self.removal_tasks.values()])
 
     async def _reconcile(self) -> None:
         builds = await PgGenerationBuilds(self.storage.pool).list_by_name()
         # The generation was dropped.
-        await _cancel_tasks([task for name, task in self.build_tasks.items() if name not in builds])
-        self.build_tasks, self.removal_tasks = (
-            _select_running(self.build_tasks),
-            _select_running(self.removal_tasks),
-        )
+        await cancel_tasks([task for name, task in self.build_tasks.items() if name not in builds])
+        self.build_tasks = _select_running(self.build_tasks)
+        self.removal_tasks = _select_running(self.removal_tasks)
         now = asyncio.get_running_loop().time()
         self.dropped_since = {
             name: self.dropped_since.get(name, now)
@@ -243,21 +245,13 @@ class GenerationBuilder:
         raise PermanentError(
             f"generation {name} differs from {live} in {', '.join(differing_tables)}",
             code="REBUILD_DIFFERS",
-            remedy=(
-                "Keep both generations and report this with the output of "
-                "`anabranch db checksum --all`."
-            ),
+            remedy="Keep both generations and report this with the output of `anabranch db "
+            "checksum --all`.",
         )
 
 
 def _select_running(tasks: Mapping[str, asyncio.Task[None]]) -> dict[str, asyncio.Task[None]]:
     return {name: task for name, task in tasks.items() if not task.done()}
-
-
-async def _cancel_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def check_retained(storage: Storage, live: str, *, read_by: str | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from evaluation.comparison import (
     SideResult,
     build_comparison_report,
 )
-from evaluation.judgement_mapping import (
+from evaluation.judgements import (
     CandidateDocument,
     CandidateParent,
     JudgementTarget,
@@ -39,7 +39,7 @@ from schemas.values import Transcript
 from services.query.retriever_pool import RetrieverPool
 from sql.catalog.runs import PgFeedback
 from sql.index.generations import PgGenerations, PgGenerationSummaries, unknown_generation_error
-from sql.index.passages import PgPassages
+from sql.index.snapshot import PgPassages
 
 REPLAYED_FIELDS = (
     "query",
@@ -115,13 +115,8 @@ class GenerationComparer:
                 )
             except AnabranchError as error:
                 failed[query.id] = FailedQuestion(query.request.query, error.code, error.detail)
-        index_bytes = {
-            side: await self.summaries.fetch_bytes(side_generation.name)
-            for side, side_generation in zip(SIDES, pair, strict=True)
-        }
-        names = {
-            side: side_generation.name for side, side_generation in zip(SIDES, pair, strict=True)
-        }
+        names = {side: generation.name for side, generation in zip(SIDES, pair, strict=True)}
+        index_bytes = {side: await self.summaries.fetch_bytes(names[side]) for side in SIDES}
         mapped_counts = {
             name: sum(map_judgements(query.judgements, side.documents)[1] for query in queries)
             for name, side in zip(SIDES, sides, strict=True)
@@ -157,17 +152,14 @@ class GenerationComparer:
         self, tenant: str, request: ComparisonRequest, names: Sequence[str]
     ) -> tuple[list[ComparisonQuery], dict[str, FailedQuestion]]:
         failed: dict[str, FailedQuestion] = {}
+        period = (request.since, request.until)
         past_queries = (
-            await self.feedback.fetch_requests(
-                tenant, request.since, request.until, request.queries
-            )
+            await self.feedback.fetch_requests(tenant, *period, request.queries)
             if request.queries
             else []
         )
         judgements_by_text: dict[str, list[JudgementTarget]] = defaultdict(list)
-        for query, judged in await self.feedback.fetch_judgements(
-            tenant, request.since, request.until
-        ):
+        for query, judged in await self.feedback.fetch_judgements(tenant, *period):
             judgements_by_text[query].append(_judgement_from_feedback(judged))
         document_ids = await self._resolve_document_names(tenant, request, names)
         # Three origins: golden questions, recorded runs, and judged questions that are neither.
@@ -341,14 +333,8 @@ def _build_request(values: Mapping[str, Any], comparison: ComparisonRequest) -> 
 
 
 def _judgement_from_feedback(judged: GradedPassage) -> JudgementTarget:
-    return JudgementTarget(
-        judged.document_id,
-        judged.revision,
-        judged.char_start,
-        judged.char_end,
-        judged.quote,
-        judged.grade,
-    )
+    names = [field.name for field in fields(JudgementTarget)]
+    return JudgementTarget(**{name: getattr(judged, name) for name in names})
 
 
 def _judgements_from_golden(

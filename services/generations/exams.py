@@ -1,4 +1,7 @@
-"""Examine generations with questions from their own documents, and learn their thresholds."""
+"""Examine generations with questions from their own documents, and learn their thresholds.
+
+Also judgements of passages, and questions that people may turn into judgements.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from typing import Any
 from uuid import UUID
 
 from evaluation.calibration import calibrate, measure_held_out
-from evaluation.exam import ExamQuestion, build_exam, summarize_exam
-from retrieval.ranking.context_packing import get_strength
+from evaluation.exam import ExamQuestion, build_exam, choose_questions, summarize_exam
+from evaluation.judgements import build_judgement_export
+from retrieval.ranking.passages import get_strength
 from retrieval.ranking.retrieval_result import RetrievalResult
 from retrieval.retriever import Retriever
 from schemas.errors import AnabranchError, TransientError, unknown_resource_error
@@ -23,13 +27,14 @@ from schemas.exams import (
     ExamRequest,
     RankedQuestion,
 )
-from schemas.judgements import GradedPassage
+from schemas.judgements import MAX_GRADE, GradedPassage
 from schemas.principals import Principal
 from schemas.questions import QueryRequest
 from services.generations.decisions import GenerationDecisions, wait_until_projected
 from services.query.retriever_pool import RetrieverPool
-from sql.catalog.exams import PgCalibrations, PgExams
+from sql.catalog.exams import PgExams
 from sql.catalog.runs import PgFeedback
+from sql.index.generations import PgCalibrations
 
 PASSAGES_PER_QUESTION = 20
 """Passages that are read for each question: few passages yield one."""
@@ -154,11 +159,7 @@ class ExamService:
 
 
 async def _ask(
-    retriever: Retriever,
-    caller: Principal,
-    generation: str,
-    question: ExamQuestion,
-    profile: str,
+    retriever: Retriever, caller: Principal, generation: str, question: ExamQuestion, profile: str
 ) -> ExamItem:
     passage = question.passage
     excluded = {passage.document_id: passage.chunks} if question.hidden else {}
@@ -213,3 +214,54 @@ def _describe(result: RetrievalResult, rank: int | None) -> dict[str, Any]:
             for place, strength in enumerate(strengths)
         ],
     }
+
+
+MAX_DIFFICULT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementService:
+    retrievers: RetrieverPool
+    exams: PgExams
+    feedback: PgFeedback
+
+    async def export_judgements(
+        self, caller: Principal, since: datetime | None, until: datetime | None
+    ) -> dict[str, Any]:
+        """Return the tenant's judgements of a period and its difficult questions."""
+        return build_judgement_export(
+            await self.feedback.fetch_judgements(caller.tenant, since, until),
+            await self.feedback.fetch_difficult(caller.tenant, since, until, MAX_DIFFICULT),
+        )
+
+    async def list_candidates(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
+        """Return answered questions that a person may accept as golden questions, best first."""
+        return [
+            {name: row[name] for name in ("query", "run_id", "answered_at", "answer")}
+            | {"probability": row["probability"], "useful": row["useful"]}
+            | {
+                "passages": [
+                    {name: citation.get(name) for name in ("n", "chunk_id", "title", "quote")}
+                    for citation in row["citations"]
+                ]
+            }
+            for row in await self.feedback.fetch_candidates(caller.tenant, limit)
+        ]
+
+    async def draft_questions(
+        self, caller: Principal, questions: int, seed: int
+    ) -> list[dict[str, Any]]:
+        """Make questions from the live generation's passages, for an expert to edit."""
+        async with self.retrievers.acquire(None) as (generation, _):
+            passages = await self.exams.fetch_passages(
+                generation, caller.tenant, seed, PASSAGES_PER_QUESTION * questions
+            )
+        return [
+            {
+                "query": question.text,
+                "grades": {str(question.passage.id): MAX_GRADE},
+                "document": question.passage.name,
+                "passage": question.passage.text,
+            }
+            for question in choose_questions(passages, questions, seed)
+        ]

@@ -23,8 +23,13 @@ from services.generations.reindex_plan import (
     find_changed_stages,
 )
 from services.storage import Storage
-from sql.index.generation_builds import GenerationBuild, PgGenerationBuilds
-from sql.index.generations import PgGenerations, no_live_generation_error, unknown_generation_error
+from sql.index.generations import (
+    GenerationBuild,
+    PgGenerationBuilds,
+    PgGenerations,
+    no_live_generation_error,
+    unknown_generation_error,
+)
 
 
 async def start_rebuild(
@@ -235,18 +240,15 @@ async def fetch_live_generation(storage: Storage) -> Generation:
 
 
 def _format_build(build: GenerationBuild) -> dict[str, Any]:
+    names = (
+        *("base", "purpose", "phase", "paused", "events_per_second", "engine_calls", "events"),
+        *("rows", "error", "started_at", "built_at"),
+    )
     return {
         "generation": build.generation.name,
         "state": build.generation.state,
-        "base": build.base,
-        "purpose": build.purpose,
-        "phase": build.phase,
-        "paused": build.paused,
-        "events_per_second": build.events_per_second,
-        "engine_calls": dict(build.engine_calls),
-        "events": build.events,
-        "rows": build.rows,
-        "error": build.error,
-        "started_at": build.started_at,
-        "built_at": build.built_at,
+        **{
+            name: getattr(build, name)
+            for name in (*names, "rows", "error", "started_at", "built_at")
+        },
     }

@@ -12,9 +12,9 @@ from typing import Any
 from uuid import UUID
 
 from processors import STAGES
-from processors.chunk import pack_parts
+from processors.chunk import choose_chunker, pack_parts
 from processors.embed import make_embedding_key
-from processors.extract import list_memo_keys
+from processors.extract import choose_extractor, list_memo_keys
 from processors.transcribe import load_transcript, make_part_key
 from schemas.errors import NewerVersion, PermanentError
 from schemas.events import DocumentAccepted, DocumentChunked, DocumentTranscribed, Event
@@ -25,8 +25,8 @@ from schemas.topics import ACCEPTED, OCR_DONE
 from schemas.values import ParentChunk
 from services.engines import Engines
 from services.storage import Storage
+from sql.inbox.ledger import PgEngineResultCache
 from sql.index.generations import IndexSize, fetch_visible_orders, measure_index
-from sql.operations.engine_results import PgEngineResultCache
 
 OUTPUT_TOPICS = {
     stage.name: stage.output_topic for stage in STAGES if stage.output_topic is not None
@@ -222,7 +222,10 @@ class ReindexPlanner:
             event_count += 1
             transcript = await load_transcript(data, self.storage.blobs)
             parents = await asyncio.to_thread(
-                self.engines.chunker.chunk, data.document_id, data.title, transcript
+                choose_chunker(data, self.engines.chunker).chunk,
+                data.document_id,
+                data.title,
+                transcript,
             )
             token_count += sum(child.tokens for parent in parents for child in parent.children)
             for group in pack_parts(parents):
@@ -245,7 +248,7 @@ class ReindexPlanner:
                     data.document_id,
                     data.language,
                     parents,
-                    self.engines.extractor.fingerprint,
+                    choose_extractor(data, self.engines.extractor).fingerprint,
                 ),
             )
         if "embed" in stages:

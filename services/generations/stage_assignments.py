@@ -20,7 +20,7 @@ from schemas.generations import UPSTREAM_STAGES, Generation
 from schemas.ports.ledger import ClaimStatus, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import ACCEPTED, OCR_DONE, RAW
-from services.generations.first_generation import FIRST_GENERATION
+from services.generations.decisions import FIRST_GENERATION
 from streams.stage import Emission, PendingEvent, Stage, project_nothing
 from streams.stage_consumer import format_group_name
 
@@ -159,10 +159,8 @@ class _AssignmentPlan:
     def _assign_generation_stage(
         self, stage: Stage, generation: Generation
     ) -> Iterator[StageAssignment]:
-        topic, suppresses_outcomes = (
-            _resolve_topic(generation, stage.topic),
-            generation.state not in SERVING_STATES,
-        )
+        topic = _resolve_topic(generation, stage.topic)
+        suppresses_outcomes = generation.state not in SERVING_STATES
         output_topic = _resolve_topic(generation, stage.output_topic or stage.topic)
         owner = resolve_topic_generation(output_topic)
         # It owns the output topic, so one consumer both projects and emits.

@@ -1,4 +1,4 @@
-"""Prometheus metrics of one process. Labels never hold tenant, document, query or user."""
+"""Prometheus metrics of one process, and decorators of the writing side of a log."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -21,10 +23,10 @@ from engines.server_settings import CircuitState
 from schemas.events import DocumentIndexed
 from schemas.ids import make_received_id
 from schemas.judgements import FeedbackRequest
+from schemas.ports.log import RecordAppender
 from schemas.questions import QueryResponse, SearchResponse
-from schemas.records import Record
 from schemas.timestamps import utc_now
-from schemas.topics import OUTCOMES
+from schemas.topics import OUTCOMES, Position, Record
 
 MAX_PENDING = 10_000
 """Documents waiting to be measured; the oldest are dropped."""
@@ -86,147 +88,102 @@ class Metrics:
     """All metrics, in a registry of their own; also the `Instrumentation` of the stages."""
 
     def __init__(self, version: str, clock: Callable[[], datetime] = utc_now) -> None:
+        # One function: it declares each metric once, and does nothing else.
         self.registry = CollectorRegistry()
-        own: dict[str, Any] = {"registry": self.registry}
-        self.events = Counter(
-            "anabranch_events",
-            "Events that this process appended to the log",
-            ["topic", "type"],
-            **own,
+        common: dict[str, Any] = {"namespace": "anabranch", "registry": self.registry}
+        counter: Callable[..., Counter] = partial(Counter, **common)
+        gauge: Callable[..., Gauge] = partial(Gauge, **common)
+        histogram: Callable[..., Histogram] = partial(Histogram, **common)
+        self.events = counter(
+            "events", "Events that this process appended to the log", ["topic", "type"]
         )
-        self.end_to_end = Histogram(
-            "anabranch_ingest_end_to_end_seconds",
+        self.end_to_end = histogram(
+            "ingest_end_to_end_seconds",
             "Time from the append of a document's event until the document is searchable",
             buckets=INGEST_SECONDS,
-            **own,
         )
         self.ingest_latency = IngestLatency(clock, self.end_to_end.observe)
-        self.stage_events = Counter(
-            "anabranch_stage_events", "Events that a stage finished", ["stage", "outcome"], **own
+        self.stage_events = counter(
+            "stage_events", "Events that a stage finished", ["stage", "outcome"]
         )
-        self.stage_duration = Histogram(
-            "anabranch_stage_duration_seconds",
-            "Duration of one reaction",
-            ["stage"],
-            buckets=STAGE_SECONDS,
-            **own,
+        self.stage_duration = histogram(
+            "stage_duration_seconds", "Duration of one reaction", ["stage"], buckets=STAGE_SECONDS
         )
-        self.stage_inflight = Gauge(
-            "anabranch_stage_inflight", "Events being reacted to", ["stage"], **own
+        self.stage_inflight = gauge("stage_inflight", "Events being reacted to", ["stage"])
+        self.stage_retries = counter(
+            "stage_retries", "Attempts that failed and were retried", ["stage", "reason"]
         )
-        self.stage_retries = Counter(
-            "anabranch_stage_retries",
-            "Attempts that failed and were retried",
-            ["stage", "reason"],
-            **own,
+        self.engine_calls = counter(
+            "engine_calls", "Engine inputs that the engine result cache did not have", ["engine"]
         )
-        self.engine_calls = Counter(
-            "anabranch_engine_calls",
-            "Engine inputs that the engine result cache did not have",
-            ["engine"],
-            **own,
+        self.dead_letters = counter("dead_letters", "Events dead-lettered", ["stage", "error"])
+        self.consumer_lag = gauge(
+            "consumer_lag_events", "Events that a stage has not acknowledged", ["stage"]
         )
-        self.dead_letters = Counter(
-            "anabranch_dead_letters", "Events dead-lettered", ["stage", "error"], **own
-        )
-        self.consumer_lag = Gauge(
-            "anabranch_consumer_lag_events",
-            "Events that a stage has not acknowledged",
-            ["stage"],
-            **own,
-        )
-        self.consumer_lag_seconds = Gauge(
-            "anabranch_consumer_lag_seconds",
+        self.consumer_lag_seconds = gauge(
+            "consumer_lag_seconds",
             "Age of the oldest event that a stage has not acknowledged",
             ["stage"],
-            **own,
         )
         # Registered below through _GaugeCollector.
-        self.dead_letters_open = Gauge(
-            "anabranch_dead_letters", "Open dead letters", ["stage"], registry=None
+        self.dead_letters_open = gauge(
+            "dead_letters", "Open dead letters", ["stage"], registry=None
         )
         self.registry.register(_GaugeCollector(self.dead_letters_open))
-        self.generations = Gauge(
-            "anabranch_generation_info",
-            "1 for each generation that is not dropped",
-            ["id", "state"],
-            **own,
+        self.generations = gauge(
+            "generation_info", "1 for each generation that is not dropped", ["id", "state"]
         )
-        self.documents = Gauge("anabranch_documents", "Documents by state", ["state"], **own)
-        self.query_duration = Histogram(
-            "anabranch_query_duration_seconds",
+        self.documents = gauge("documents", "Documents by state", ["state"])
+        self.query_duration = histogram(
+            "query_duration_seconds",
             "Duration of a query",
             ["kind", "profile"],
             buckets=QUERY_SECONDS,
-            **own,
         )
-        self.query_stage_duration = Histogram(
-            "anabranch_query_stage_duration_seconds",
+        self.query_stage_duration = histogram(
+            "query_stage_duration_seconds",
             "Duration of one step of a query",
             ["stage"],
             buckets=QUERY_SECONDS,
-            **own,
         )
-        self.channel_failures = Counter(
-            "anabranch_channel_failures",
-            "Channels that failed in a query",
-            ["channel", "reason"],
-            **own,
+        self.channel_failures = counter(
+            "channel_failures", "Channels that failed in a query", ["channel", "reason"]
         )
-        self.channel_contribution = Counter(
-            "anabranch_channel_contribution",
+        self.channel_contribution = counter(
+            "channel_contribution",
             "Passages in contexts and search results, by channel that retrieved them",
             ["channel"],
-            **own,
         )
-        self.judge_failures = Counter(
-            "anabranch_judge_failures", "Checks that an answer failed", ["check"], **own
-        )
-        self.feedback = Counter("anabranch_feedback", "Feedback on answers", ["kind"], **own)
-        self.tokens = Counter(
-            "anabranch_tokens", "Tokens as counted by the model server", ["model", "kind"], **own
-        )
-        self.model_requests = Counter(
-            "anabranch_model_requests",
+        self.judge_failures = counter("judge_failures", "Checks that an answer failed", ["check"])
+        self.feedback = counter("feedback", "Feedback on answers", ["kind"])
+        self.tokens = counter("tokens", "Tokens as counted by the model server", ["model", "kind"])
+        self.model_requests = counter(
+            "model_requests",
             "Requests to model servers, retries included, by settings section",
             ["section"],
-            **own,
         )
-        self.breaker = Gauge(
-            "anabranch_breaker_state",
-            "Circuit of a model server: 0 closed, 1 half open, 2 open",
-            ["target"],
-            **own,
+        self.breaker = gauge(
+            "breaker_state", "Circuit of a model server: 0 closed, 1 half open, 2 open", ["target"]
         )
-        Gauge("anabranch_memory_bytes", "Resident memory of this process", **own).set_function(
-            read_resident_bytes
+        gauge("memory_bytes", "Resident memory of this process").set_function(read_resident_bytes)
+        self.streams = gauge("sse_clients", "Answers being streamed")
+        self.rerank_score = histogram(
+            "rerank_score", "Best rerank score of a query", buckets=SCORES
         )
-        self.streams = Gauge("anabranch_sse_clients", "Answers being streamed", **own)
-        self.rerank_score = Histogram(
-            "anabranch_rerank_score", "Best rerank score of a query", buckets=SCORES, **own
-        )
-        self.cache_requests = Counter(
-            "anabranch_cache_requests",
+        self.cache_requests = counter(
+            "cache_requests",
             "Cache lookups: hit, miss, or stale after a change",
             ["cache", "outcome"],
-            **own,
         )
-        self.answers = Counter("anabranch_answers", "Queries by outcome", ["outcome"], **own)
-        self.usage_lost = Counter(
-            "anabranch_usage_events_lost", "Query events that could not be published", **own
+        self.answers = counter("answers", "Queries by outcome", ["outcome"])
+        self.usage_lost = counter("usage_events_lost", "Query events that could not be published")
+        self.refused_busy = counter(
+            "requests_refused_busy", "Requests refused with 503 because a pool was full", ["pool"]
         )
-        self.refused_busy = Counter(
-            "anabranch_requests_refused_busy",
-            "Requests refused with 503 because a pool was full",
-            ["pool"],
-            **own,
+        self.authentication_failures = counter(
+            "authentication_failures", "Requests without a valid credential"
         )
-        self.authentication_failures = Counter(
-            "anabranch_authentication_failures", "Requests without a valid credential", **own
-        )
-        Info("anabranch_build", "Version of this program", registry=self.registry).info(
-            {"version": version}
-        )
+        Info("build", "Version of this program", **common).info({"version": version})
 
     def count_finished(self, stage: str, dead_letter_code: str | None) -> None:
         self.stage_events.labels(stage, "dead_lettered" if dead_letter_code else "done").inc()
@@ -337,3 +294,56 @@ class ServerWatch:
 
     def record_tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None:
         self.metrics.tokens.labels(model, kind).inc(number)
+
+
+log = structlog.get_logger(__name__)
+LOGGED_FIELDS = ("document_id", "tenant", "event_id", "source", "chunks_count", "code")
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeLoggingLog:
+    """Log one line per published outcome. No text of a document enters it."""
+
+    inner: RecordAppender
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        positions = await self.inner.append(records)
+        log_outcomes(records)
+        return positions
+
+
+def log_outcomes(records: Sequence[Record]) -> None:
+    for record in records:
+        if record.topic == OUTCOMES:
+            outcome = json.loads(record.value or b"{}")
+            event_type = record.headers.get("ce_type", b"").decode().partition(".v")[0]
+            fields = {
+                name: outcome[name] for name in LOGGED_FIELDS if outcome.get(name) is not None
+            }
+            log.info(event_type, **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeSuppressingLog:
+    """Drop the outcomes of a generation that is not live. Returns the positions of the other
+    records.
+    """
+
+    inner: RecordAppender
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        remaining = [record for record in records if record.topic != OUTCOMES]
+        return await self.inner.append(remaining) if remaining else []
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyingLog:
+    """Call `on_append`, which must not block, once the log has the records."""
+
+    inner: RecordAppender
+    on_append: Callable[[Sequence[Record]], None]
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        positions = await self.inner.append(records)
+        self.on_append(records)
+        return positions

@@ -15,22 +15,15 @@ from uuid import UUID
 
 from processors import TOPICS
 from schemas.errors import AnabranchError, CursorAhead, TransientError
-from schemas.event_feed import (
-    EventBucket,
-    EventCounts,
-    FeedFilter,
-    FeedMessage,
-    LogEntry,
-    LogPage,
-)
+from schemas.event_feed import EventBucket, EventCounts, FeedFilter, FeedMessage, LogEntry, LogPage
+from schemas.events import EventData
 from schemas.ports.feed import FeedRecord, RecordFeed
 from schemas.principals import Principal
-from schemas.records import StoredRecord
-from schemas.topics import CONTROL, RAW, get_base_topic
+from schemas.topics import CONTROL, RAW, StoredRecord, get_base_topic
 from sql.catalog.documents import PgDocuments
 from sql.index.generations import PgGenerations
 from streams.codec import DEFAULT_TENANT, Codec
-from streams.unreadable import guess_producer_attributes, resolve_tenant
+from streams.dead_letters import guess_producer_attributes, resolve_tenant
 
 PAYLOAD_TOPICS = frozenset(topic for topic in TOPICS if topic.payload_in_feed)
 
@@ -52,11 +45,7 @@ class LogEntryBuilder:
         ]
         if caller.readers is None:
             return entries
-        document_ids = {
-            entry.document_id
-            for _, entry in entries
-            if entry is not None and entry.document_id is not None
-        }
+        document_ids = {entry.document_id for _, entry in entries if entry and entry.document_id}
         readable_ids = await self.documents.filter_readable(caller, document_ids)
         return [
             (record, entry if entry is not None and entry.document_id in readable_ids else None)
@@ -117,15 +106,13 @@ class LogEntryBuilder:
         ):
             return None
         try:
-            data: dict[str, Any] = (await self.codec.decode(stored)).data.model_dump(
-                mode="json", exclude_none=True
-            )
+            event: EventData = (await self.codec.decode(stored)).data
+            return event.model_dump(mode="json", exclude_none=True)
         except TransientError:
             raise
         # It stays in the list, so that the feed shows no gap.
         except AnabranchError as error:
             return {"unreadable": error.detail}
-        return data
 
 
 def _parse_uuid(text: str | None) -> UUID | None:
@@ -165,8 +152,12 @@ class EventFeed:
     poll_s: float = 0.5
     max_backlog: int = MAX_BACKLOG
     max_streams: int = MAX_STREAMS
-    open_streams: int = 0
+    open_by_tenant: Counter[str] = field(default_factory=Counter)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def open_streams(self) -> int:
+        return self.open_by_tenant.total()
 
     def close_streams(self) -> None:
         """End every stream with a `bye` message."""
@@ -244,14 +235,17 @@ class EventFeed:
         Starts at the current end when `after` is None or, after a `reset` message, when it belongs
         to another log. With a document, its status is included whenever it changes.
         """
-        if self.open_streams >= self.max_streams:
+        # The last quarter is left to other tenants.
+        own = self.open_by_tenant[caller.tenant]
+        own_limit = self.max_streams - self.max_streams // 4
+        if self.open_streams >= self.max_streams or own >= own_limit:
             raise TransientError(
-                f"The limit of {self.open_streams} open streams is reached.",
+                f"The limit of {own_limit} open streams of a tenant, or of all, is reached.",
                 code="TOO_MANY_STREAMS",
                 remedy="Close a stream, or poll GET /v1/events.",
             )
         # No await since the check above, so no stream can slip in between.
-        self.open_streams += 1
+        self.open_by_tenant[caller.tenant] += 1
         try:
             topics = await self._expand_topics(events.topics)
             reset: FeedMessage | None = None
@@ -277,7 +271,7 @@ class EventFeed:
                             await self.closing.wait()
             yield FeedMessage(event="bye", data={})
         finally:
-            self.open_streams -= 1
+            self.open_by_tenant -= Counter([caller.tenant])
 
     async def _resolve_cursor(self, after: str, topics: Sequence[str]) -> str:
         if after == "now":
@@ -366,12 +360,9 @@ class _FeedStream:
             if entry is not None:
                 # A producer's type must look like ours, so that it cannot end the line or imitate a
                 # control message.
-                is_type_safe = EVENT_TYPE.fullmatch(entry.type or "") is not None
-                yield FeedMessage(
-                    event=entry.type if entry.type and is_type_safe else "unreadable",
-                    data=entry.model_dump(mode="json"),
-                    cursor=record.cursor,
-                )
+                name = entry.type if EVENT_TYPE.fullmatch(entry.type or "") else None
+                data = entry.model_dump(mode="json")
+                yield FeedMessage(event=name or "unreadable", data=data, cursor=record.cursor)
             if self._feed.closing.is_set():
                 return
         self._cursor, self.has_more = page.cursor, page.has_more

@@ -10,11 +10,8 @@ from typing import Any
 from processors import STAGES, transcribe
 from schemas.errors import ConfigurationError, TransientError
 from schemas.ports.consumers import ALL_PARTITIONS, Pause
-from services.generations.first_generation import FIRST_GENERATION
-from services.generations.stage_assignments import (
-    assign_stages,
-    resolve_topic_generation,
-)
+from services.generations.decisions import FIRST_GENERATION
+from services.generations.stage_assignments import assign_stages, resolve_topic_generation
 from services.storage import Storage
 from sql.errors import LOCK_TIMEOUT_CODE
 from sql.index.generations import PgGenerations
@@ -107,6 +104,7 @@ MIN_BLOCKING_S = 1.0
 """Younger transactions are not reported."""
 SLOW_S = 30.0
 """Report an event that has been processed for longer."""
+BEING_PROCESSED = "it is being processed"
 MAX_NAMED_TABLES = 3
 """Locked tables to name per transaction."""
 LagLine = dict[str, Any]
@@ -121,10 +119,8 @@ async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]
     horizon = await fetch_horizon_holder(storage.dsn) if storage.log.is_in_database else None
     consumers = await list_consumers(storage)
     try:
-        lock, pauses = (
-            await fetch_lock_holder(storage.pool, MIN_BLOCKING_S),
-            await PgReaderStatus(storage.pool).list_current(),
-        )
+        lock = await fetch_lock_holder(storage.pool, MIN_BLOCKING_S)
+        pauses = await PgReaderStatus(storage.pool).list_current()
         return [
             await _fetch_line(storage, consumer, horizon, lock, pauses) for consumer in consumers
         ], horizon
@@ -215,7 +211,7 @@ async def _find_reason(
             "no pending event is being processed",
             "Check that a worker with this stage runs, and read its log.",
         )
-    return "it is being processed", ""
+    return BEING_PROCESSED, ""
 
 
 def format_horizon_holder(horizon: Mapping[str, Any]) -> str:

@@ -1,15 +1,17 @@
-"""Publish query events in the background, and count those that are lost."""
+"""Publish query events in the background; count lost events, and keep the latest answers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from uuid import UUID
 
 import structlog
+from cachetools import FIFOCache
 
 from schemas.errors import PermanentError, TransientError
 from schemas.events import (
@@ -19,17 +21,17 @@ from schemas.events import (
     RunProgressed,
     RunStarted,
     RunStopped,
+    build_root_event,
 )
 from schemas.ids import content_id
 from schemas.ports.log import RecordAppender
-from schemas.records import Record
-from schemas.topics import MAX_EVENT_BYTES, QUERIES
+from schemas.topics import MAX_EVENT_BYTES, QUERIES, Record
 from services.background_tasks import run_in_background
 from streams.codec import Codec
-from streams.publisher import build_root_event
 
 log = structlog.get_logger(__name__)
 CE_SOURCE = "anabranch/api"
+MAX_RECENT_RUNS = 10_000
 
 
 @dataclass(slots=True)
@@ -58,6 +60,11 @@ class QueryEventBuffer:
             self.pending.popleft()
             self.on_lost(1)
         self.new_event.set()
+
+    async def wait_until_published(self, run_id: UUID) -> None:
+        """Wait until no event of the run is pending."""
+        while any(getattr(event, "run_id", None) == run_id for event in self.pending):
+            await asyncio.sleep(self.linger_s)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -140,6 +147,36 @@ class QueryEventBuffer:
             return record
         log.warning("query_event_too_large", run=str(event.run_id), bytes=len(record.value or b""))
         return None
+
+
+@dataclass(slots=True)
+class QueryEventTap:
+    """Publish query events, and capture the answers of awaited runs."""
+
+    publish: Callable[[EventData], None]
+    awaited: dict[UUID, QueryAnswered | None] = field(default_factory=dict)
+    recent_runs: FIFOCache[tuple[str, UUID], None] = field(
+        default_factory=lambda: FIFOCache(MAX_RECENT_RUNS)
+    )
+
+    def offer(self, event: EventData) -> None:
+        self.publish(event)
+        if isinstance(event, QueryAnswered):
+            # Feedback may arrive before the tables have the run.
+            self.recent_runs[event.tenant, event.run_id] = None
+        if isinstance(event, QueryAnswered) and event.run_id in self.awaited:
+            self.awaited[event.run_id] = event
+
+    def has_answered(self, tenant: str, run_id: UUID) -> bool:
+        return (tenant, run_id) in self.recent_runs
+
+    @contextmanager
+    def capture(self, run_id: UUID) -> Iterator[None]:
+        self.awaited[run_id] = None
+        try:
+            yield
+        finally:
+            del self.awaited[run_id]
 
 
 @asynccontextmanager

@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from schemas.errors import Forbidden, unknown_resource_error, unknown_run_error
 from schemas.events import FeedbackGiven
 from schemas.ids import content_id
 from schemas.judgements import FeedbackReceipt, FeedbackRequest, GradedPassage
-from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
-from schemas.topics import FEEDBACK
-from services.instrumentation.metrics import Metrics
+from services.publishing import EventPublisher
 from sql.catalog.runs import PgFeedback
-from streams.codec import Codec
-from streams.publisher import build_root_event
 
 CE_SOURCE = "anabranch/api"
 # How long the events of another process may take to reach the tables.
@@ -29,13 +24,11 @@ RUN_WAIT_S = 2.0
 class FeedbackService:
     """Chunks are resolved to passages at once: a judgement outlives its chunk."""
 
-    log: RecordAppender
+    publisher: EventPublisher
     lookup: PgFeedback
-    codec: Codec
-    clock: Callable[[], datetime]
-    fresh_id: Callable[[], UUID]
     has_answered: Callable[[str, UUID], bool]
     """True if this process made the run; the tables may not have it yet."""
+    on_feedback: Callable[[FeedbackRequest], None]
 
     async def submit(self, caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
         """Publish the feedback.
@@ -55,27 +48,21 @@ class FeedbackService:
         run_query = await self._resolve_query(caller, request.run_id) if request.run_id else None
         query = request.query or run_query
         feedback = FeedbackGiven(
-            feedback_id=self.fresh_id(),
+            feedback_id=self.publisher.fresh_id(),
             tenant=caller.tenant,
-            given_at=self.clock(),
-            run_id=request.run_id,
+            given_at=self.publisher.clock(),
             query=query,
-            useful=request.useful,
             judgements=judgements,
-            corrected_answer=request.corrected_answer,
-            note=request.note,
-            candidate_rejected=request.candidate_rejected,
+            **request.model_dump(exclude={"query", "chunk_ids", "grades"}),
         )
-        event = build_root_event(
+        await self.publisher.publish(
             feedback,
-            content_id("feedback", feedback.feedback_id),
             CE_SOURCE,
-            self.clock,
-            tenant=feedback.tenant,
+            str(request.run_id or feedback.feedback_id),
+            content_id("feedback", feedback.feedback_id),
+            feedback.tenant,
         )
-        await self.log.append(
-            [await self.codec.encode(event, FEEDBACK, str(request.run_id or feedback.feedback_id))]
-        )
+        self.on_feedback(request)
         return FeedbackReceipt(feedback_id=feedback.feedback_id, judgements=len(judgements))
 
     async def _resolve_query(self, caller: Principal, run_id: UUID) -> str | None:
@@ -108,14 +95,3 @@ class FeedbackService:
             GradedPassage(**passages[chunk].model_dump(), grade=grade)
             for chunk, grade in grades.items()
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class MeteredFeedback:
-    inner: FeedbackService
-    metrics: Metrics
-
-    async def submit(self, caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
-        receipt = await self.inner.submit(caller, request)
-        self.metrics.record_feedback(request)
-        return receipt

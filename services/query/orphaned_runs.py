@@ -14,8 +14,8 @@ import structlog
 from schemas.errors import TransientError
 from schemas.events import EventData, RunStopped
 from services.background_tasks import run_in_background
-from services.query.runs import PROCESS_ENDED
-from sql.catalog.run_processes import PgRunProcesses
+from services.query.runs import PROCESS_ENDED, build_stopped
+from sql.catalog.runs import PgRunProcesses
 
 log = structlog.get_logger(__name__)
 CHECK_S = 2.0
@@ -75,21 +75,10 @@ class OrphanedRunReporter:
     async def _report(self, ended: list[UUID]) -> None:
         # A run may have been answered before its process ended, in events not yet projected.
         await self.wait_until_projected()
-        state, code, detail, remedy = PROCESS_ENDED
         for run in await self.processes.claim_runs(ended, self.process_id):
             log.warning("run_orphaned", run=str(run.run_id))
-            self.publish(
-                RunStopped(
-                    run_id=run.run_id,
-                    tenant=run.tenant,
-                    stopped_at=self.clock(),
-                    state=state,
-                    step=run.step,
-                    code=code,
-                    detail=detail,
-                    remedy=remedy,
-                )
-            )
+            stopped = build_stopped(PROCESS_ENDED, self.clock(), run.step)
+            self.publish(RunStopped(run_id=run.run_id, tenant=run.tenant, **stopped.model_dump()))
 
 
 @asynccontextmanager

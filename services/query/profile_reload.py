@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -12,7 +11,6 @@ import structlog
 from retrieval.profiles import ProfileCatalog, parse_profiles
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.profiles import ReloadedConfig
-from services.background_tasks import run_in_background
 from sql.catalog.profiles import PgReloadedProfiles
 
 log = structlog.get_logger(__name__)
@@ -64,9 +62,3 @@ class ProfileReloader:
                 await self.adopt_newer()
             except DatabaseUnavailable as error:
                 log.warning("profile_reloads_unknown", code=error.code)
-
-
-@asynccontextmanager
-async def open_profile_reloader(reloader: ProfileReloader) -> AsyncIterator[ProfileReloader]:
-    async with run_in_background(reloader.run()):
-        yield reloader

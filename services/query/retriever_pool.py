@@ -9,19 +9,18 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypedDict
 
 import structlog
 
-from retrieval.ranking.query_context import OnCacheUse, QueryEmbeddingCache
+from retrieval.ranking.query_context import Clock, OnCacheUse, QueryEmbeddingCache
 from retrieval.retriever import Retriever
 from retrieval.runs.answer_cache import AnswerCache
-from retrieval.timing import Clock
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import EmbedConfig, Generation
 from schemas.ports.engines import Embedder, QueryEmbedding, TextEmbedding, TokenSpans
 from services.background_tasks import run_in_background
 from services.engines import make_outdated_error
+from sql.database import Pool
 from sql.index.generations import (
     PgGenerations,
     generation_not_built_error,
@@ -29,14 +28,14 @@ from sql.index.generations import (
     unknown_generation_error,
 )
 from sql.invalidation import PgIndexChanges
-from sql.pool import Pool
 
 INVALIDATION_INTERVAL_S = 1.0
 
 
-class Caches(TypedDict, total=False):
-    answer_cache: AnswerCache | None
-    embedding_cache: QueryEmbeddingCache | None
+@dataclass(frozen=True, slots=True)
+class Caches:
+    answers: AnswerCache | None = None
+    embeddings: QueryEmbeddingCache | None = None
 
 
 @asynccontextmanager
@@ -53,20 +52,20 @@ async def open_caches(
     """Open the caches for one embedder; 0 entries disables a cache. Stale answers are evicted
     within a second.
     """
-    embedding_cache = (
+    embeddings = (
         QueryEmbeddingCache(embedder, max_entries=embedding_entries, on_use=on_cache_use)
         if embedding_entries
         else None
     )
     if not answer_entries:
-        yield Caches(embedding_cache=embedding_cache)
+        yield Caches(embeddings=embeddings)
         return
     ttl = timedelta(seconds=answer_ttl_s)
     answers = AnswerCache(
         PgIndexChanges(pool), clock, max_entries=answer_entries, ttl=ttl, on_use=on_cache_use
     )
     async with run_in_background(invalidate_periodically(answers)):
-        yield Caches(answer_cache=answers, embedding_cache=embedding_cache)
+        yield Caches(answers, embeddings)
 
 
 async def invalidate_periodically(answers: AnswerCache) -> None:
@@ -101,6 +100,7 @@ class RetrieverPool:
     generations: PgGenerations
     prepare_retriever: PrepareRetriever
     retrievers: dict[EmbedConfig, PooledRetriever] = field(default_factory=dict)
+    replaced: list[PooledRetriever] = field(default_factory=list)
     prepare_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @asynccontextmanager
@@ -139,6 +139,9 @@ class RetrieverPool:
             return False
         for generation in queryable:
             await self._get_or_prepare(generation)
+        for pooled in [pooled for pooled in self.replaced if not pooled.user_count]:
+            self.replaced.remove(pooled)
+            await pooled.stack.aclose()
         used_configs = {generation.config.embed for generation in queryable}
         for embed_config, pooled in list(self.retrievers.items()):
             # Without a queryable generation none is closed.
@@ -147,8 +150,13 @@ class RetrieverPool:
         return bool(queryable)
 
     async def close(self) -> None:
-        for pooled in self.retrievers.values():
+        for pooled in (*self.retrievers.values(), *self.replaced):
             await pooled.stack.aclose()
+
+    def replace_all(self) -> None:
+        """Replace every retriever by a new one. Running queries finish with the one they have."""
+        self.replaced += self.retrievers.values()
+        self.retrievers.clear()
 
     async def _resolve_generation(self, name: str | None) -> Generation:
         if name is None:
@@ -223,12 +231,10 @@ class OutdatedEmbedder:
     def __init__(self, generation: Generation) -> None:
         self._generation = generation
         embed = generation.config.embed
-        self.model, self.dimension, self.state_dimension, self.fingerprint = (
-            embed.model,
-            embed.dimension,
-            embed.state_dimension,
-            embed.fingerprint,
-        )
+        self.model = embed.model
+        self.dimension = embed.dimension
+        self.state_dimension = embed.state_dimension
+        self.fingerprint = embed.fingerprint
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         raise make_outdated_error(self._generation, ["embed"])

@@ -3,64 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from cachetools import FIFOCache
-
 from retrieval.retriever import Retriever
+from retrieval.runs.bisection import bisect_runs
+from retrieval.runs.counterfactual import answer_without_each_document
 from retrieval.runs.lineage.prov import build_document_prov, build_run_prov
 from retrieval.runs.lineage.tracer import LineageTracer, trace_run
 from retrieval.runs.recorded_run import RecordedRun, parse_run
-from retrieval.runs.rerun import rerun_run
+from retrieval.runs.rerun import fetch_run_texts, rerun_run
 from retrieval.runs.run_diff import DiffContext, compare_runs, get_passages
 from schemas.errors import unknown_run_error
-from schemas.events import EventData, QueryAnswered
 from schemas.lineage import DocumentLineage, RunLineage
-from schemas.ports.engines import SentenceSplitter
 from schemas.principals import Principal
-from schemas.questions import QueryRequest
-from schemas.run_records import RunDiff
+from schemas.questions import QueryRequest, SearchRequest
+from schemas.run_records import Bisection, CounterfactualAnswer, GraphSummary, RunDiff
+from services.query.event_buffer import QueryEventTap
 from sql.catalog.listings import PgListings
 from sql.catalog.runs import PgRecordedTexts
 from sql.index.generations import PgGenerations
 
-MAX_RECENT_RUNS = 10_000
 # The tables follow the log: an answer that this process has published may not be there yet.
 RUN_WAIT_S, RUN_POLL_S = 5.0, 0.1
-
-
-@dataclass(slots=True)
-class QueryEventTap:
-    """Publish query events, and capture the answers of awaited runs."""
-
-    publish: Callable[[EventData], None]
-    awaited: dict[UUID, QueryAnswered | None] = field(default_factory=dict)
-    recent_runs: FIFOCache[tuple[str, UUID], None] = field(
-        default_factory=lambda: FIFOCache(MAX_RECENT_RUNS)
-    )
-
-    def offer(self, event: EventData) -> None:
-        self.publish(event)
-        if isinstance(event, QueryAnswered):
-            # Feedback may arrive before the tables have the run.
-            self.recent_runs[event.tenant, event.run_id] = None
-        if isinstance(event, QueryAnswered) and event.run_id in self.awaited:
-            self.awaited[event.run_id] = event
-
-    def has_answered(self, tenant: str, run_id: UUID) -> bool:
-        return (tenant, run_id) in self.recent_runs
-
-    @contextmanager
-    def capture(self, run_id: UUID) -> Iterator[None]:
-        self.awaited[run_id] = None
-        try:
-            yield
-        finally:
-            del self.awaited[run_id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +62,6 @@ class RunHistory:
     generations: PgGenerations
     acquire_retriever: Callable[[str | None], AbstractAsyncContextManager[tuple[str, Retriever]]]
     event_tap: QueryEventTap
-    sentences: SentenceSplitter
     fresh_id: Callable[[], UUID]
 
     async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
@@ -109,7 +76,7 @@ class RunHistory:
         response}`.
         """
         row = await self.get_run(caller, run_id)
-        result = await rerun_run(row, caller, self.tables, self.sentences)
+        result = await rerun_run(row, caller, self.tables)
         return {
             "run_id": run_id,
             "kind": row["kind"],
@@ -119,36 +86,63 @@ class RunHistory:
             "response": result.response.model_dump(mode="json"),
         }
 
+    async def answer_without_documents(
+        self, caller: Principal, run_id: UUID
+    ) -> CounterfactualAnswer:
+        """Answer from the recorded candidates with each cited document left out."""
+        record = parse_run(await self.get_run(caller, run_id))
+        texts = await fetch_run_texts(record, caller, self.tables)
+        return await answer_without_each_document(record, caller, texts)
+
     async def diff_run(self, caller: Principal, run_id: UUID, other_run_id: UUID | None) -> RunDiff:
         """Compare with another run, or with the same query now, which becomes a run of its own."""
         earlier = parse_run(await self.get_run(caller, run_id))
         later = (
             parse_run(await self.get_run(caller, other_run_id))
             if other_run_id
-            else await self._run_again(caller, earlier)
+            else await self.run_now(caller, earlier.request)
         )
+        return await self.compare(caller, earlier, later)
+
+    async def bisect(self, caller: Principal, run_id: UUID, other_run_id: UUID | None) -> Bisection:
+        """Find the change that flipped the answer until the other run, or until now."""
+        earlier = parse_run(await self.get_run(caller, run_id))
+        later = (
+            parse_run(await self.get_run(caller, other_run_id))
+            if other_run_id
+            else await self.run_now(caller, earlier.request)
+        )
+        texts = {
+            **await fetch_run_texts(earlier, caller, self.tables),
+            **await fetch_run_texts(later, caller, self.tables),
+        }
+        documents = {one.document_id for run in (earlier, later) for one in run.candidates}
+        arrivals = await self.tables.fetch_arrivals(caller, sorted(documents))
+        return await bisect_runs(earlier, later, caller, texts, arrivals)
+
+    async def compare(self, caller: Principal, earlier: RecordedRun, later: RecordedRun) -> RunDiff:
+        """Compare two runs, and explain the differences by the current documents."""
         names = {earlier.response.generation, later.response.generation}
         documents = sorted(
             {passage.document_id for run in (earlier, later) for passage in get_passages(run)}
         )
-        generations = {
-            name: passage
-            for name in names
-            if (passage := await self.generations.fetch(name)) is not None
-        }
-        return compare_runs(
-            earlier,
-            later,
-            DiffContext(generations, await self.tables.fetch_current(caller, documents)),
-        )
+        generations = {name: one for name in names if (one := await self.generations.fetch(name))}
+        context = DiffContext(generations, await self.tables.fetch_current(caller, documents))
+        return compare_runs(earlier, later, context)
 
-    async def _run_again(self, caller: Principal, earlier: RecordedRun) -> RecordedRun:
+    async def summarize_graph(self, caller: Principal, run_id: UUID) -> GraphSummary:
+        """Summarize the relations and claims that were read with an answer."""
+        run = parse_run(await self.get_run(caller, run_id))
+        async with self.acquire_retriever(None) as (_, retriever):
+            return await retriever.summarize_graph(caller, run)
+
+    async def run_now(self, caller: Principal, request: SearchRequest) -> RecordedRun:
         """Run on the live generation with the current profile of that name."""
         run_id = self.fresh_id()
         # The tables get the run later, so its answer is taken from the event.
         with self.event_tap.capture(run_id):
             async with self.acquire_retriever(None) as (name, retriever):
-                request = earlier.request.model_copy(update={"generation": name})
+                request = request.model_copy(update={"generation": name})
                 if isinstance(request, QueryRequest):
                     await retriever.query(
                         # A recorded request may ask for a stream, which has no reader here.

@@ -163,18 +163,8 @@ class RunService:
         status, _ = await self._fetch_recorded(caller, run_id)
         if status.state == "running":
             # The process that runs it sees this event in the tables.
-            state, code, detail, remedy = CANCELLED
-            self.publish(
-                RunStopped(
-                    run_id=run_id,
-                    tenant=caller.tenant,
-                    stopped_at=self.clock(),
-                    state=state,
-                    code=code,
-                    detail=detail,
-                    remedy=remedy,
-                )
-            )
+            stopped = build_stopped(CANCELLED, self.clock(), None)
+            self.publish(RunStopped(run_id=run_id, tenant=caller.tenant, **stopped.model_dump()))
         return status
 
     async def follow(
@@ -270,7 +260,9 @@ class RunService:
         # An answer that was completed while the run was being cancelled counts: it is published.
         if response is None:
             # Without a reason, the task was cancelled because the process ends.
-            stopped = _build_stopped(run.stop or INTERRUPTED, self.clock(), run.steps)
+            stopped = build_stopped(
+                run.stop or INTERRUPTED, self.clock(), _get_last_step(run.steps)
+            )
             self.publish(
                 RunStopped(run_id=run.run_id, tenant=run.owner.tenant, **stopped.model_dump())
             )
@@ -346,18 +338,13 @@ def _build_status(
     )
 
 
-def _build_stopped(
-    reason: StopReason, stopped_at: datetime, steps: Sequence[RunStep]
-) -> StoppedRun:
-    state, code, detail, remedy = reason
-    return StoppedRun(
-        state=state,
-        stopped_at=stopped_at,
-        step=steps[-1].step if steps else None,
-        code=code,
-        detail=detail,
-        remedy=remedy,
-    )
+def build_stopped(reason: StopReason, stopped_at: datetime, step: str | None) -> StoppedRun:
+    fields = dict(zip(("state", "code", "detail", "remedy"), reason, strict=True))
+    return StoppedRun.model_validate({**fields, "stopped_at": stopped_at, "step": step})
+
+
+def _get_last_step(steps: Sequence[RunStep]) -> str | None:
+    return steps[-1].step if steps else None
 
 
 def _read_status(row: dict[str, Any]) -> RunStatus:
@@ -369,7 +356,7 @@ def _read_status(row: dict[str, Any]) -> RunStatus:
     if state != "completed" and row["stopped"] is not None:
         error = StoppedRun.model_validate(row["stopped"])
     elif state == "interrupted":
-        error = _build_stopped(PROCESS_ENDED, row["deadline"], steps)
+        error = build_stopped(PROCESS_ENDED, row["deadline"], _get_last_step(steps))
     return RunStatus(
         run_id=row["run_id"],
         state=state,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -15,7 +15,7 @@ from uuid import UUID
 
 import structlog
 
-from retrieval.retriever import Retriever
+from retrieval.retriever import EmbeddedTexts, Retriever
 from schemas.errors import AnabranchError, NotFound, TransientError
 from schemas.principals import Principal
 from schemas.profiles import Profile
@@ -154,6 +154,11 @@ class QueryService:
                 ),
                 timeout_s,
             )
+
+    async def embed(self, caller: Principal, model: str, texts: Sequence[str]) -> EmbeddedTexts:
+        """Embed texts by the model of the live generation. Raises NotFound for another one."""
+        async with self.retrievers.acquire(None) as (_, retriever):
+            return await retriever.embed(caller, model, texts)
 
     async def _with_retriever(
         self, request: SearchRequest, run_query: Callable[[Retriever, str], Awaitable[R]]

@@ -16,9 +16,8 @@ import structlog
 
 from processors import STAGES, control, receive, transcribe
 from schemas.errors import ConfigurationError, LogUnavailable
-from schemas.records import StoredRecord
-from schemas.topics import ACCEPTED, DEAD_LETTERS, RAW, get_base_topic
-from services.generations.first_generation import FIRST_GENERATION
+from schemas.topics import ACCEPTED, DEAD_LETTERS, RAW, StoredRecord, get_base_topic
+from services.generations.decisions import FIRST_GENERATION
 from services.generations.stage_assignments import assign_stages
 from services.recovery.table_recovery import load_accepted_events, parse_encryption_key
 from services.storage import Storage
@@ -217,10 +216,8 @@ class OffsetComparison:
             raise _build_restored_error(
                 "The tables were restored from a backup, and the keystore has no keys for newer "
                 f"events of {len(missing)} documents: {', '.join(missing[:MAX_NAMED])}{suffix}.",
-                remedy=(
-                    "Restore the newest backup of schema `keystore`, and start again. If no "
-                    f"backup has the keys: {REMEDY}"
-                ),
+                remedy="Restore the newest backup of schema `keystore`, and start again. If no "
+                f"backup has the keys: {REMEDY}",
             )
         # The other keys encrypt questions: their runs become unreadable, which stops nothing.
         if missing_keys:

@@ -19,20 +19,18 @@ from schemas.events import (
     KeysDestroyed,
 )
 from schemas.ports.ledger import OrderingPolicy, ProjectedEvent
-from schemas.records import StoredRecord
-from schemas.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES
+from schemas.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES, StoredRecord
 from services.erasure.eraser import REASON_PREFIX
 from services.erasure.key_destruction import reapply_key_destruction
-from services.generations.first_generation import find_current_generation
+from services.generations.decisions import find_current_generation
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
 from sql.catalog.revisions import restore_owners
 from sql.inbox.entries import ERASED_PAYLOAD, reset_reader_cursor, restore_inbox
 from sql.inbox.ledger import PgLedger
-from sql.index.generation_builds import PgGenerationBuilds
-from sql.index.generations import PgGenerations
+from sql.index.generations import PgGenerationBuilds, PgGenerations
 from sql.index.partitions import build_indexes
-from sql.index.semantic import ensure_vector_index
+from sql.index.search import ensure_vector_index
 from sql.operations.erasure import PgErasure, PgErasureReceipts
 from sql.operations.keystore import PgKeystore
 from streams.payload_keys import KEY_MISSING

@@ -1,4 +1,4 @@
-"""Run replays and redrives.
+"""Run replays and redrives, which reprocess records at their own log positions.
 
 Any number of workers may look for one; a lease lets one of them run it, and another continues after
 a crash.
@@ -10,8 +10,9 @@ import asyncio
 import base64
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -19,18 +20,86 @@ from uuid import UUID
 import structlog
 
 from schemas.errors import AnabranchError, NotFound, PermanentError, TransientError
-from schemas.events import DeadLetterClosed, Event
+from schemas.events import DeadLetterClosed, DocumentSuperseded, Event
 from schemas.ids import content_id
-from schemas.ports.ledger import OrderingPolicy
-from schemas.records import Record, StoredRecord
-from schemas.topics import DEAD_LETTERS
+from schemas.ports.ledger import ClaimStatus, OrderingPolicy
+from schemas.topics import Record, StoredRecord
+from services.publishing import EventPublisher
 from services.storage import Storage
 from sql.operations.replays import LEASE_S, OpenDeadLetter, PgReplays, Replay, ReplayCounts
-from streams.publisher import build_root_event
-from streams.reprocess import ReprocessResult, reprocess
+from streams.dead_letters import resolve_tenant
 from streams.runner import StageRunner
 from streams.stage_consumer import format_group_name
-from streams.unreadable import resolve_tenant
+
+ReopenInbox = Callable[[Sequence[Event[Any]]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReprocessResult:
+    """The outcome of one record: `replayed`, `superseded` or `dead_lettered`."""
+
+    stored_record: StoredRecord
+    outcome: str
+
+
+async def reprocess(
+    runner: StageRunner,
+    records: Sequence[StoredRecord],
+    reopen_inbox: ReopenInbox,
+    replay_id: UUID,
+    *,
+    has_ended: Callable[[StoredRecord], bool],
+) -> list[ReprocessResult]:
+    """Claim records again, run their reactions and publish under the same event ids as before.
+
+    `reopen_inbox` marks the events as not done. Their original order still decides, so an old
+    revision never replaces a newer one. Raises TransientError, FatalError, and NewerVersion, before
+    any change, if a record is of a newer version than this program.
+    """
+    events = []
+    for stored_record in records:
+        # An unreadable record has no claim to reopen; the runner dead-letters it again.
+        with suppress(PermanentError):
+            events.append(await runner.codec.decode(stored_record))
+    # Before the claim, which would report the events as done.
+    await reopen_inbox(events)
+    items = await runner.claim(records)
+    pending_items = [
+        item for item in items if item.pending_event is not None and item.dead_letter is None
+    ]
+    results = [
+        ReprocessResult(
+            item.stored_record,
+            "superseded"
+            if item.pending_event and item.pending_event.status is ClaimStatus.SUPERSEDED
+            else "replayed",
+        )
+        for item in items
+    ]
+    batch_size = runner.stage.batch_size
+    for start in range(0, len(pending_items), batch_size):
+        batch = pending_items[start : start + batch_size]
+        # The runner leaves the single retries to its caller, here one after the other.
+        for timed_out_item in await runner.react(batch):
+            await runner.react([timed_out_item])
+    # A producer that already got an outcome must not get "superseded": the newer revision came
+    # after that.
+    for item in pending_items:
+        if has_ended(item.stored_record):
+            item.emissions = [
+                one for one in item.emissions if not isinstance(one.data, DocumentSuperseded)
+            ]
+    for item in items:
+        if item.dead_letter is not None:
+            # Another event id than the first dead letter's, which consumers would drop as a repeat.
+            data = item.dead_letter.data.model_copy(update={"redriven": replay_id})
+            item.dead_letter = replace(item.dead_letter, data=data)
+    if items_to_finish := [item for item in items if item.pending_event or item.dead_letter]:
+        await runner.finish(items_to_finish)
+    return [
+        replace(result, outcome="dead_lettered") if item.dead_letter else result
+        for item, result in zip(items, results, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +346,8 @@ class ReplayWorker:
             )
             return None
         try:
-            headers, value = (
-                json.loads(await self.storage.blobs.get(dead_letter.headers_key)),
-                await self.storage.blobs.get(dead_letter.record_key),
-            )
+            headers = json.loads(await self.storage.blobs.get(dead_letter.headers_key))
+            value = await self.storage.blobs.get(dead_letter.record_key)
         except NotFound as error:
             log.warning(
                 "dead_letter_copy_missing", event_id=str(dead_letter.event_id), detail=error.detail
@@ -328,8 +395,7 @@ async def close_dead_letters(
     clock: Callable[[], datetime],
 ) -> None:
     """Publish `dead_letter.closed` for each."""
-    now = clock()
-    records = []
+    publisher, now, records = EventPublisher(storage.log, storage.codec, clock), clock(), []
     for dead_letter in dead_letters:
         closure = DeadLetterClosed.model_validate(
             {
@@ -350,10 +416,8 @@ async def close_dead_letters(
             now.isoformat(),
         )
         records.append(
-            await storage.codec.encode(
-                build_root_event(closure, identity, CE_SOURCE, clock, tenant=dead_letter.tenant),
-                DEAD_LETTERS,
-                str(dead_letter.event_id),
+            await publisher.encode(
+                closure, CE_SOURCE, str(dead_letter.event_id), identity, dead_letter.tenant
             )
         )
     if records:

@@ -15,7 +15,6 @@ from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
 from schemas.generations import Generation
 from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.log import EventLog
-from schemas.records import Position, StoredRecord
 from schemas.replay_requests import (
     DeadLetterSelection,
     DiscardRequest,
@@ -23,6 +22,7 @@ from schemas.replay_requests import (
     RedriveRequest,
     ReplayRequest,
 )
+from schemas.topics import Position, StoredRecord
 from services.replay.replay_worker import close_dead_letters, load_record_filter
 from services.storage import Storage
 from sql.index.generations import PgGenerations, no_live_generation_error, unknown_generation_error
@@ -78,10 +78,8 @@ class ReplayService:
         if request.dry_run:
             return body
         for (stage, failed_generation), group_letters in groups.items():
-            replay_criteria, event_ids = (
-                criteria | {"failed_in": failed_generation},
-                tuple(dead_letter.event_id for dead_letter in group_letters),
-            )
+            replay_criteria = criteria | {"failed_in": failed_generation}
+            event_ids = tuple(dead_letter.event_id for dead_letter in group_letters)
             target = targets[stage, failed_generation]
             assert not isinstance(target, InvalidRequest)
             replay = self._build_replay(
@@ -216,9 +214,8 @@ class ReplayService:
             raise InvalidRequest(
                 f"Replay {replay_id} is {replay_body['state']}.",
                 code="WRONG_STATE",
-                remedy=(
-                    f"Only a replay that is {' or '.join(allowed_states)} can be set to {state}."
-                ),
+                remedy=f"Only a replay that is {' or '.join(allowed_states)} can be set to "
+                f"{state}.",
             )
         return await self.get_replay(tenant, replay_id)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
-from uuid import UUID
 
 from schemas.errors import (
     AnabranchError,
@@ -18,7 +16,6 @@ from schemas.errors import (
     unknown_resource_error,
 )
 from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset
-from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.sources import (
     DebeziumSource,
@@ -29,11 +26,10 @@ from schemas.sources import (
     SourceSpec,
     UrlsSource,
 )
-from schemas.topics import CONTROL
 from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
+from services.publishing import EventPublisher
 from sql.catalog.sources import PgSources
-from streams.codec import OWN_SOURCE_PREFIX, Codec
-from streams.publisher import build_root_event
+from streams.codec import OWN_SOURCE_PREFIX
 
 CE_SOURCE = "anabranch/sources"
 RESERVED_SCHEMAS = (
@@ -49,8 +45,7 @@ RESERVED_SCHEMAS = (
 class SourceService:
     """Publish decisions about sources, and wait until stage `control` has projected them."""
 
-    log: RecordAppender
-    codec: Codec
+    publisher: EventPublisher
     tables: PgSources
     fetch_ends: Callable[[str], Awaitable[dict[int, int]]]
     has_kafka: bool
@@ -58,8 +53,6 @@ class SourceService:
     """Folders that may be watched, with everything below them."""
     producer_tenants: Mapping[str, Collection[str]]
     """Tenants that each ce_source may write for (`INGEST__SOURCES`)."""
-    clock: Callable[[], datetime]
-    fresh_id: Callable[[], UUID]
     projection_timeout_s: float = PROJECTION_TIMEOUT_S
 
     async def list_sources(self, tenant: str) -> list[dict[str, Any]]:
@@ -160,19 +153,15 @@ class SourceService:
                 raise InvalidRequest(
                     "Change topics need Kafka, and the log here is a Postgres table.",
                     code="NEEDS_KAFKA",
-                    remedy=(
-                        "Read the table itself with `anabranch source add postgres`, or set "
-                        "ANABRANCH_KAFKA__BOOTSTRAP_SERVERS in another data folder."
-                    ),
+                    remedy="Read the table itself with `anabranch source add postgres`, or set "
+                    "ANABRANCH_KAFKA__BOOTSTRAP_SERVERS in another data folder.",
                 )
             case PostgresSource(dsn=str()):
                 raise InvalidRequest(
                     "A request may not contain a database URL.",
                     code="DSN_IN_REQUEST",
-                    remedy=(
-                        f"Omit `dsn` and set {format_dsn_setting(request.name)} in the worker's "
-                        "environment."
-                    ),
+                    remedy=f"Omit `dsn` and set {format_dsn_setting(request.name)} in the "
+                    "worker's environment.",
                 )
             case PostgresSource() as table:
                 check_table(table, InvalidRequest)
@@ -194,8 +183,7 @@ class SourceService:
     async def _publish_decision(
         self, decision: EventData, name: str, is_applied: Callable[[Mapping[str, Any]], bool]
     ) -> None:
-        event = build_root_event(decision, self.fresh_id(), CE_SOURCE, self.clock)
-        await self.log.append([await self.codec.encode(event, CONTROL, name)])
+        await self.publisher.publish(decision, CE_SOURCE, name)
 
         async def is_projected() -> bool:
             return any(

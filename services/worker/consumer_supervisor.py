@@ -17,9 +17,9 @@ from schemas.generations import Generation
 from schemas.ports.consumers import ALL_PARTITIONS
 from schemas.ports.log import RecordAppender, Subscriber
 from schemas.ports.stage_ports import StagePorts
-from schemas.records import Record
-from schemas.topics import ACCEPTED
-from services.engines import Engines, make_outdated_error
+from schemas.topics import ACCEPTED, Record
+from services.background_tasks import cancel_tasks
+from services.engines import EngineRegistry, Engines, make_outdated_error
 from services.generations.stage_assignments import (
     SERVING_STATES,
     StageAssignment,
@@ -28,27 +28,24 @@ from services.generations.stage_assignments import (
     emits_index_events,
     restrict_to_document_changes,
 )
-from services.instrumentation.event_log_decorators import (
+from services.instrumentation.metrics import (
     NotifyingLog,
     OutcomeLoggingLog,
     OutcomeSuppressingLog,
     log_outcomes,
 )
 from services.storage import Storage
-from services.worker.assignment_ledgers import build_ledger
-from services.worker.build_throttle import BuildThrottle, ThrottledRunner
-from services.worker.engine_registry import EngineRegistry
+from services.worker.assignment_ledgers import BuildThrottle, ThrottledRunner, build_ledger
+from sql.database import Pool
 from sql.inbox.ledger import PgLedger
-from sql.index.generation_builds import PgGenerationBuilds
-from sql.index.generations import PgGenerations
+from sql.index.generations import PgGenerationBuilds, PgGenerations
 from sql.operations.monitoring import PgReaderStatus
-from sql.pool import Pool
-from streams.instrumentation import Instrumentation
+from streams.chained_records import ChainedRecords
 from streams.partition_sink import STATUS_RENEWAL_S, PartitionLimits
 from streams.publisher import Publisher
 from streams.retry import AttemptLimits
 from streams.runner import StageRunner
-from streams.stage import Stage
+from streams.stage import Instrumentation, Stage
 from streams.stage_chain import ChainedRunner, ChainLink, StageChain
 from streams.stage_consumer import StageConsumer
 
@@ -83,6 +80,7 @@ class ConsumerSupervisor:
     )
     consumers: dict[tuple[object, ...], StageConsumer] = field(default_factory=dict)
     throttles: dict[str, BuildThrottle] = field(default_factory=dict)
+    chained_records: dict[str, ChainedRecords] = field(default_factory=dict)
     unavailable: set[str] = field(default_factory=set)
     """Generations whose engines this process cannot open."""
     delegated: dict[tuple[object, ...], StageAssignment] = field(default_factory=dict)
@@ -175,10 +173,7 @@ class ConsumerSupervisor:
         tasks = [self.assignment_tasks.pop(key)[1] for key in keys]
         for key in keys:
             del self.consumers[key]
-        # Cancel all before waiting for any, so that they close at the same time.
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(tasks)
 
     async def _retry_stopped(self) -> None:
         """Start consumers again after their build was resumed."""
@@ -239,10 +234,6 @@ class ConsumerSupervisor:
             )
             await self._record_failure(generation.name, error)
             return None
-        pool = self.storage.pool
-        event_log: RecordAppender = self.storage.log
-        if assignment.suppresses_outcomes:
-            pool, event_log = self.build_pool, OutcomeSuppressingLog(event_log)
         # This program would emit other events than those that the index consists of (ADR 9).
         if emits_index_events(
             assignment
@@ -255,36 +246,9 @@ class ConsumerSupervisor:
             # Withdrawals and amendments apply at once; only texts wait for the other program.
             assignment = restricted
         ports = self.build_ports(generation, engines)
-        codec = self.storage.codec
-        ledger = build_ledger(assignment, pool)
-        # Event ids derive from the stage's name, so a successor has to emit under the original one.
-        publisher = Publisher(assignment.emitting_stage, generation, codec, self.clock)
-        runner_args: tuple[Any, ...] = (
-            assignment.stage,
-            ledger,
-            NotifyingLog(OutcomeLoggingLog(event_log), self.instrumentation.count_published),
-            ports,
-            publisher,
-            codec,
-            self.instrumentation,
-        )
-        throttle = (
-            await self._load_throttle(generation.name) if assignment.suppresses_outcomes else None
-        )
-        runner: StageRunner
+        runner = await self._build_runner(assignment, assignments, ports)
         limits = self.bounds
-        if throttle:
-            runner = ThrottledRunner(throttle, *runner_args, limits=self.attempt_limits)
-        elif assignment.stage.name == "receive" and (
-            chain := await self._build_chain(generation, assignments, ports)
-        ):
-            runner = ChainedRunner(
-                *runner_args,
-                limits=self.attempt_limits,
-                chain=chain,
-                is_ready=lambda: self.has_generations,
-                on_published=self._report_published,
-            )
+        if isinstance(runner, ChainedRunner):
             # Small documents: together they hold less memory than one large one.
             limits = replace(
                 limits,
@@ -292,8 +256,6 @@ class ConsumerSupervisor:
                 # While Postgres works on one batch, the rows of another are encoded.
                 concurrent_finishes=2,
             )
-        else:
-            runner = StageRunner(*runner_args, limits=self.attempt_limits)
         return StageConsumer(
             runner,
             self.subscriber,
@@ -301,6 +263,50 @@ class ConsumerSupervisor:
             limits,
             group=assignment.group,
             reader_status=PgReaderStatus(self.storage.pool),
+        )
+
+    async def _build_runner(
+        self,
+        assignment: StageAssignment,
+        assignments: Sequence[StageAssignment],
+        ports: StagePorts,
+    ) -> StageRunner:
+        """Build a runner that is throttled for a build, or that chains stages behind ingress."""
+        generation, codec = assignment.generation, self.storage.codec
+        pool = self.storage.pool
+        event_log: RecordAppender = self.storage.log
+        if assignment.suppresses_outcomes:
+            pool, event_log = self.build_pool, OutcomeSuppressingLog(event_log)
+        runner_args: tuple[Any, ...] = (
+            assignment.stage,
+            build_ledger(assignment, pool),
+            NotifyingLog(OutcomeLoggingLog(event_log), self.instrumentation.count_published),
+            ports,
+            # Event ids derive from the stage's name, so a successor has to emit under the original
+            # one.
+            Publisher(assignment.emitting_stage, generation, codec, self.clock),
+            codec,
+            self.instrumentation,
+        )
+        throttle = (
+            await self._load_throttle(generation.name) if assignment.suppresses_outcomes else None
+        )
+        if throttle:
+            return ThrottledRunner(throttle, *runner_args, limits=self.attempt_limits)
+        if assignment.stage.name == "receive" and (
+            chain := await self._build_chain(generation, assignments, ports)
+        ):
+            return ChainedRunner(
+                *runner_args,
+                limits=self.attempt_limits,
+                chain=chain,
+                is_ready=lambda: self.has_generations,
+                on_published=self._report_published,
+            )
+        return StageRunner(
+            *runner_args,
+            limits=self.attempt_limits,
+            chained_records=self._find_chained_records(assignment),
         )
 
     async def _build_chain(
@@ -316,14 +322,15 @@ class ConsumerSupervisor:
             and not assignment.stage.serves_all_generations
         ]
         if (
-            not self.storage.log.is_in_database
             # Other processes host the other stages.
-            or any(stage not in self.stages for stage in STAGES)
+            any(stage not in self.stages for stage in STAGES)
             or generation.state not in SERVING_STATES
             # The ordinary path embeds and extracts many documents at once, and shows a document
             # before its entities are known.
             or generation.config.calls_model_servers
             or links[0].topic != ACCEPTED
+            # A successor reads on in the group of a generation that was dropped.
+            or len({(link.stage.name, link.topic) for link in links}) < len(links)
             # Texts come from elsewhere than the stage that decides about revisions.
             or links[0].role is not StageRole.PRODUCE
             or await self.engine_registry.find_outdated_stages(generation)
@@ -343,6 +350,21 @@ class ConsumerSupervisor:
             ],
             PgLedger(self.storage.pool, generation),
             ports,
+            self._find_chained_records(links[0]),
+        )
+
+    def _find_chained_records(self, assignment: StageAssignment) -> ChainedRecords | None:
+        """Return the chains that may have applied what this consumer reads."""
+        generation = assignment.generation
+        if (
+            # There, the events themselves name the groups that need not read them.
+            self.storage.log.is_in_database
+            or assignment.stage.serves_all_generations
+            or generation.state not in SERVING_STATES
+        ):
+            return None
+        return self.chained_records.setdefault(
+            generation.name, ChainedRecords(PgLedger(self.storage.pool, generation))
         )
 
     def _report_published(self, records: Sequence[Record]) -> None:

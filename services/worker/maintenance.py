@@ -7,18 +7,25 @@ from dataclasses import dataclass
 
 import structlog
 
+from processors import STAGES, TOPICS
 from schemas.errors import TransientError
-from services.generations.removal import sweep_token_states
+from services.generations.service import sweep_token_states
 from services.storage import Storage
+from sql.database import Pool
 from sql.index.generations import PgGenerations
 from sql.index.lexical import compact_lexical
-from sql.index.semantic import ensure_vector_index
+from sql.index.search import ensure_vector_index
 from sql.invalidation import IndexChangePruner
 from sql.log.event_log import EXPIRY_INTERVAL
-from sql.pool import Pool
 
 log = structlog.get_logger(__name__)
 INTERVAL_S = 20.0
+UNREAD_TOPICS = tuple(
+    topic
+    for topic in TOPICS
+    if not topic.read_by_producers and topic not in {stage.topic for stage in STAGES}
+)
+"""Topics whose records wait for no reader before they expire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class Maintenance:
                 log.info("vector_index_built", generation=generation.name)
         await self.changes.prune()
         if expire:
-            await self.storage.log.expire()
+            await self.storage.log.expire(UNREAD_TOPICS)
         # Last, because it may take long and waits while the blob store is unavailable.
         if deleted_blob_count := await sweep_token_states(self.storage):
             log.info("token_states_deleted", blobs=deleted_blob_count)

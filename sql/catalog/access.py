@@ -10,10 +10,8 @@ from typing import Any
 
 from schemas.api_keys import ApiKey
 from schemas.principals import AuditOutcome, ReaderScope
-from sql.errors import translate_database_errors
-from sql.page_cursor import format_cursor, parse_cursor
-from sql.pool import Connection, Pool, fetch_row, fetch_rows, fetch_value
-from sql.query_loader import load_query
+from sql.database import Connection, PgStore, load_query
+from sql.page_cursor import format_cursor, parse_cursor, split_page
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +31,14 @@ class StoredApiKey:
     previous_hash: str | None
 
 
-class PgApiKeys:
+class PgApiKeys(PgStore):
     """API keys over Postgres. Every method may raise DatabaseUnavailable.
 
     Changes commit when the context of `changes` exits without an error.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
     async def find(self, key_id: str) -> StoredApiKey | None:
-        row = await fetch_row(self._pool, "find_api_key", key_id)
+        row = await self._fetch_row("find_api_key", key_id)
         if row is None:
             return None
         return StoredApiKey(
@@ -51,7 +46,7 @@ class PgApiKeys:
         )
 
     async def get(self, key_id: str) -> ApiKey | None:
-        row = await fetch_row(self._pool, "get_api_key", key_id)
+        row = await self._fetch_row("get_api_key", key_id)
         return ApiKey(**row) if row else None
 
     async def list_keys(
@@ -63,17 +58,16 @@ class PgApiKeys:
         """
         return [
             ApiKey(**row)
-            for row in await fetch_rows(self._pool, "list_api_keys", tenant, after, limit, readers)
+            for row in await self._fetch("list_api_keys", tenant, after, limit, readers)
         ]
 
     async def has_any(self) -> bool:
-        return bool(await fetch_value(self._pool, "has_api_keys"))
+        return bool(await self._fetch_value("has_api_keys"))
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[ApiKeyChanges]:
-        with translate_database_errors():
-            async with self._pool.acquire() as connection, connection.transaction():
-                yield ApiKeyChanges(connection)
+        async with self._transaction() as connection:
+            yield ApiKeyChanges(connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +103,12 @@ class ApiKeyChanges:
         return ApiKey(**row) if row else None
 
 
-class PgAudit:
+class PgAudit(PgStore):
     """Audit events over Postgres.
 
     Every method may raise DatabaseUnavailable, or InvalidRequest if `after` is not a cursor of this
     list.
     """
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def list_events(
         self,
@@ -133,8 +124,7 @@ class PgAudit:
         until: datetime | None = None,
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return events, newest first, and the next cursor. A null tenant selects all tenants."""
-        rows = await fetch_rows(
-            self._pool,
+        rows = await self._fetch_bodies(
             "list_audit_events",
             tenant,
             *parse_cursor(after),
@@ -146,7 +136,6 @@ class PgAudit:
             since,
             until,
         )
-        last = rows[limit - 1] if len(rows) > limit else None
-        return [dict(row) for row in rows[:limit]], format_cursor(
-            last["occurred_at"], last["audit_id"]
-        ) if last else None
+        return split_page(
+            rows, limit, lambda row: format_cursor(row["occurred_at"], row["audit_id"])
+        )

@@ -12,6 +12,9 @@ StageLine = dict[str, Any]
 FAILED, DONE, RUNNING, WAITING, SKIPPED = "failed", "done", "running", "waiting", "skipped"
 FINAL_STATES = frozenset({"failed", "superseded", "withdrawn"})
 """Revision states after which an unfinished stage never runs."""
+BLOCKING_STAGES = ("receive", "transcribe", "chunk", "embed", "index")
+PART_KINDS = {"embed": "chunks", "extract": "chunks", "index": "vectors", "graph": "entities"}
+"""Kind of the rows that say in how many parts the document reaches a stage."""
 NO_OTHER_STAGES: Mapping[str, bool] = {}
 
 
@@ -47,10 +50,42 @@ def build_stage_lines(
         for stage in dict.fromkeys((*table_states, *states))
     ]
     if revision["state"] not in FINAL_STATES:
-        return lines
+        return [
+            line | {"progress": progress}
+            if line["state"] == RUNNING and (progress := _measure_progress(line["stage"], revision))
+            else line
+            for line in lines
+        ]
     return [
         line | {"state": SKIPPED} if line["state"] in (WAITING, RUNNING) else line for line in lines
     ]
+
+
+def find_pending_stage(lines: Iterable[StageLine]) -> StageLine | None:
+    """Return the first unfinished stage that keeps the revision from being searchable."""
+    return next(
+        (
+            line
+            for stage in BLOCKING_STAGES
+            for line in lines
+            if line["stage"] == stage and line["state"] in (WAITING, RUNNING)
+        ),
+        None,
+    )
+
+
+def _measure_progress(stage: str, revision: StatusRow) -> StageLine | None:
+    """Return what a running stage has done of a long document: pages, or parts of 64 chunks."""
+    job_rows = [row for row in revision["jobs"] if row["stage"] == stage]
+    part_rows = {row["kind"]: row for row in revision["parts"]}
+    kind = PART_KINDS.get(stage)
+    if kind in part_rows:
+        done = sum(row["state"] == DONE for row in job_rows)
+        total, unit = part_rows[kind]["parts"], "parts"
+    else:
+        done, total = next(((row["pages_done"], row["pages_total"]) for row in job_rows), (0, 0))
+        unit = "pages"
+    return {"done": done, "total": total, "unit": unit} if total and total > 1 else None
 
 
 def build_ingress_line(row: StatusRow) -> StageLine:

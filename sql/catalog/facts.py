@@ -11,10 +11,8 @@ from uuid import UUID
 from schemas.events import FactApproved, FactProposed, FactRejected, FactRetracted
 from schemas.facts import Fact, FactRequest
 from schemas.principals import Principal, ReaderScope
-from sql.encoding import read_values
+from sql.database import Connection, PgStore, load_query, read_values
 from sql.invalidation import ALL_GENERATIONS, record_index_change
-from sql.pool import Connection, Pool, fetch_row, fetch_value
-from sql.query_loader import load_query
 
 FactEvent = FactProposed | FactApproved | FactRejected | FactRetracted
 
@@ -74,20 +72,16 @@ def _split_folded(text: str) -> list[str]:
     )
 
 
-class PgFacts:
+class PgFacts(PgStore):
     """Facts that a caller may read. Every method may raise DatabaseUnavailable."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
     async def find(self, caller: Principal, fact_id: UUID) -> Fact | None:
-        row = await fetch_row(self._pool, "fact", caller.tenant, fact_id, caller.readers)
+        row = await self._fetch_row("fact", caller.tenant, fact_id, caller.readers)
         return Fact(**row) if row else None
 
     async def find_equal(self, tenant: str, request: FactRequest, now: datetime) -> UUID | None:
         """Return the fact with the same text and readers that is proposed or approved."""
-        fact_id: UUID | None = await fetch_value(
-            self._pool,
+        fact_id: UUID | None = await self._fetch_value(
             "equal_fact",
             tenant,
             request.subject,

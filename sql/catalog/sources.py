@@ -23,22 +23,17 @@ from schemas.sources import (
     SourceSpec,
     TableFloors,
 )
-from sql.advisory_locks import hold_session_lock
+from sql.database import Connection, PgStore, Pool, hold_session_lock, load_query
 from sql.errors import translate_database_errors
-from sql.pool import Connection, Pool, execute, execute_many, fetch_rows, fetch_value
-from sql.query_loader import load_query
 
 
-class PgSources:
+class PgSources(PgStore):
     """Implements `schemas.ports.sources.DeclaredSources`. Every method may raise
     DatabaseUnavailable.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
     async def fetch_sources(self) -> list[DeclaredSource]:
-        rows = await fetch_rows(self._pool, "declared_sources")
+        rows = await self._fetch("declared_sources")
         return [
             DeclaredSource(
                 spec=SourceSpec.model_validate(row["spec"]),
@@ -52,23 +47,18 @@ class PgSources:
 
     async def fetch_epochs(self) -> dict[str, int]:
         """Return ce_source → epoch, for sources that were reset at least once."""
-        return {
-            row["ce_source"]: row["epoch"] for row in await fetch_rows(self._pool, "source_epochs")
-        }
+        return await self._fetch_pairs("source_epochs")
 
     async def fetch_external_ids(self, ce_source: str, after: str, limit: int) -> list[str]:
-        return [
-            row["external_id"]
-            for row in await fetch_rows(self._pool, "source_documents", ce_source, after, limit)
-        ]
+        return await self._fetch_column("source_documents", ce_source, after, limit)
 
     async def list_overview(self) -> list[dict[str, Any]]:
         """Return every source with its document counts and the state of its reader."""
-        return [dict(row) for row in await fetch_rows(self._pool, "source_overview")]
+        return await self._fetch_bodies("source_overview")
 
     async def has_numbered_documents(self, ce_source: str) -> bool:
         """Return whether any document comes from a source of this name that numbers its changes."""
-        return bool(await fetch_rows(self._pool, "has_numbered_documents", ce_source))
+        return bool(await self._fetch("has_numbered_documents", ce_source))
 
 
 class PgSourceTransaction:
@@ -151,53 +141,46 @@ class PgSourceTransaction:
         )
 
 
-class PgSourceStore:
+class PgSourceStore(PgStore):
     """Implements `schemas.ports.sources.SourceStore`. Sessions have connections of their own."""
 
     def __init__(self, pool: Pool, dsn: str) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._dsn = dsn
 
     @asynccontextmanager
     async def begin_transaction(self, source: str) -> AsyncIterator[PgSourceTransaction]:
-        with translate_database_errors():
-            await self.fetch_state_id(source)
-            async with self._pool.acquire() as connection, connection.transaction():
-                # Locks the source's row until the commit, which serializes its transactions.
-                await connection.execute(load_query("touch_source"), source)
-                yield PgSourceTransaction(connection, source)
+        await self.fetch_state_id(source)
+        async with self._transaction() as connection:
+            # Locks the source's row until the commit, which serializes its transactions.
+            await connection.execute(load_query("touch_source"), source)
+            yield PgSourceTransaction(connection, source)
 
     async def mark_emitted(self, source: str, emitted: Mapping[str, EmittedState]) -> None:
         rows = [
             (source, key, row.epoch, row.sequence, row.step, row.digest)
             for key, row in emitted.items()
         ]
-        await execute_many(self._pool, "mark_source_row_published", rows)
+        await self._execute_many("mark_source_row_published", rows)
 
     async def fetch_live_below(
         self, source: str, table: str, mark: SequenceMark, after: str, limit: int
     ) -> list[str]:
-        return [
-            row["key"]
-            for row in await fetch_rows(
-                self._pool, "source_live_below", source, table, *mark, after, limit
-            )
-        ]
+        return await self._fetch_column("source_live_below", source, table, *mark, after, limit)
 
     async def fetch_pending(self, source: str, after: str, limit: int) -> list[str]:
-        rows = await fetch_rows(self._pool, "pending_source_rows", source, after, limit)
-        return [row["key"] for row in rows]
+        return await self._fetch_column("pending_source_rows", source, after, limit)
 
     async def fetch_untracked(
         self, source: str, ce_source: str, mark: SequenceMark, after: str, limit: int
     ) -> list[UntrackedDocument]:
-        rows = await fetch_rows(
-            self._pool, "untracked_source_documents", source, ce_source, list(mark), after, limit
+        rows = await self._fetch(
+            "untracked_source_documents", source, ce_source, list(mark), after, limit
         )
         return [UntrackedDocument(row["external_id"], _parse_mark(row["mark"])) for row in rows]
 
     async def fetch_ended_snapshots(self, source: str) -> list[EndedSnapshot]:
-        rows = await fetch_rows(self._pool, "source_ended_snapshots", source)
+        rows = await self._fetch("source_ended_snapshots", source)
         return [
             EndedSnapshot(
                 row["table_name"],
@@ -209,18 +192,18 @@ class PgSourceStore:
         ]
 
     async def mark_snapshot_swept(self, source: str, table: str, mark: SequenceMark) -> None:
-        await execute(self._pool, "end_snapshot_sweep", source, table, list(mark))
+        await self._execute("end_snapshot_sweep", source, table, list(mark))
 
     async def fetch_state_id(self, source: str) -> str:
-        await execute(self._pool, "add_source_state", source)
-        return str(await fetch_value(self._pool, "source_state_id", source))
+        await self._execute("add_source_state", source)
+        return str(await self._fetch_value("source_state_id", source))
 
     async def has_state(self, source: str) -> bool:
         """Return whether the source has any stored state."""
-        return bool(await fetch_rows(self._pool, "has_source_state", source))
+        return bool(await self._fetch("has_source_state", source))
 
     async def record_change_time(self, source: str) -> None:
-        await execute(self._pool, "touch_source", source)
+        await self._execute("touch_source", source)
 
     async def set_note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         with translate_database_errors():
@@ -233,31 +216,25 @@ class PgSourceStore:
 
     async def set_notes(self, source: str, notes: Mapping[str, Mapping[str, Any]]) -> None:
         if notes:
-            await execute(
-                self._pool,
-                "upsert_source_notes",
-                source,
-                list(notes),
-                list(map(dict, notes.values())),
+            await self._execute(
+                "upsert_source_notes", source, list(notes), list(map(dict, notes.values()))
             )
 
     async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]:
-        return {
-            row["key"]: row["value"] for row in await fetch_rows(self._pool, "source_notes", source)
-        }
+        return await self._fetch_pairs("source_notes", source)
 
     async def delete_state(self, source: str) -> None:
-        await execute(self._pool, "delete_source_state", source)
+        await self._execute("delete_source_state", source)
 
     def open_session(self, owner: UUID) -> AbstractAsyncContextManager[asyncio.Event]:
         return hold_session_lock(self._dsn, f"anabranch sources {owner}")
 
     async def acquire_lease(self, source: str, owner: UUID, lease_s: float) -> bool:
         await self.fetch_state_id(source)
-        return bool(await fetch_rows(self._pool, "acquire_source_lease", source, owner, lease_s))
+        return bool(await self._fetch("acquire_source_lease", source, owner, lease_s))
 
     async def release_lease(self, source: str, owner: UUID) -> None:
-        await execute(self._pool, "release_source_lease", source, owner)
+        await self._execute("release_source_lease", source, owner)
 
 
 def _parse_mark(numbers: Sequence[int]) -> SequenceMark:

@@ -274,10 +274,8 @@ class EmbeddedPostgres:
         if not version.exists():
             self._run("initdb", "-D", str(self.data), *INITDB_OPTIONS)
             return
-        data_version, binaries_version = (
-            version.read_text().strip(),
-            self._run("postgres", "-V").split()[2].split(".")[0],
-        )
+        data_version = version.read_text().strip()
+        binaries_version = self._run("postgres", "-V").split()[2].split(".")[0]
         if data_version != binaries_version:
             raise ConfigurationError(
                 f"Postgres {data_version} wrote {self.data}, but the installed binaries are "
@@ -350,10 +348,8 @@ class EmbeddedPostgres:
             folder.mkdir(mode=0o700)
             if self._account is not None:
                 os.chown(folder, self._account.pw_uid, self._account.pw_gid)
-        folder_status, owner = (
-            folder.lstat(),
-            self._account.pw_uid if self._account else os.geteuid(),
-        )
+        folder_status = folder.lstat()
+        owner = self._account.pw_uid if self._account else os.geteuid()
         # The parent may be /tmp, where another account may have created the folder first.
         if (
             not stat.S_ISDIR(folder_status.st_mode)

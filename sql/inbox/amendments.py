@@ -11,11 +11,8 @@ from typing import Any
 from schemas.amendments import FieldStatement, stated_fields
 from schemas.ports.ledger import ClaimStatus, ProjectedEvent
 from schemas.rows import AmendmentRow, DocumentRow, WithdrawalRow
-from sql import encoding
-from sql.encoding import format_array
+from sql.database import Connection, format_array, load_query, replace_nul
 from sql.inbox.revision_policy import DocumentState, States, Verdict, extract_stated_fields
-from sql.pool import Connection
-from sql.query_loader import load_query
 
 
 async def load_statements(
@@ -101,9 +98,9 @@ async def write_amendments(
             [
                 (
                     document,
-                    encoding.replace_nul(amended.title),
-                    encoding.replace_nul(amended.collection),
-                    list(map(encoding.replace_nul, amended.tags)),
+                    replace_nul(amended.title),
+                    replace_nul(amended.collection),
+                    list(map(replace_nul, amended.tags)),
                     amended.metadata,
                     amended.amended_fields,
                     amended.readers,

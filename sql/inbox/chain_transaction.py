@@ -1,17 +1,18 @@
-"""The transaction of chained documents: events, rows, activation and the claim of ingress at once.
+"""The transaction of chained documents: rows, activation and the claim of ingress at once, with the
+events unless another log has them already.
 
-Locks in the order of the claim transaction: visibility, documents, inbox.
+Locks in the order of the claim transaction: visibility, documents, owners, inbox.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from uuid import UUID
 
 from schemas.generations import Generation
 from schemas.ports.ledger import (
+    AppendRecords,
     ChainedDocument,
     ChainedEvent,
     ClaimStatus,
@@ -19,23 +20,22 @@ from schemas.ports.ledger import (
     ProjectedEvent,
     RevisionPreview,
 )
-from schemas.records import Position
-from sql.advisory_locks import share_visibility_lock
-from sql.encoding import format_array
-from sql.inbox import amendments, revision_rows
+from schemas.topics import Position, Record
+from sql.database import Connection, format_array, load_query, share_visibility_lock
+from sql.inbox import amendments
 from sql.inbox.document_state import (
+    activate_complete_revisions,
     add_stubs,
     load_visible_revisions,
     lock_documents,
     read_documents,
+    write_revisions,
 )
+from sql.inbox.entries import encode_owed
 from sql.inbox.revision_policy import DocumentState, States, Verdict, decide_event
-from sql.inbox.visibility import activate_complete_revisions
 from sql.index.derived_tables import copy_rows
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.log.event_log import encode_headers
-from sql.pool import Connection
-from sql.query_loader import load_query
 
 INGRESS = "receive"
 
@@ -56,11 +56,15 @@ async def preview_revisions(
 
 
 async def commit_chains(
-    connection: Connection, generation: Generation, documents: Sequence[ChainedDocument]
-) -> set[UUID]:
-    """Commit documents; return the received ids of those that have changed since their preview.
+    connection: Connection,
+    generation: Generation,
+    documents: Sequence[ChainedDocument],
+    append: AppendRecords | None,
+) -> dict[UUID, Sequence[Record]]:
+    """See `schemas.ports.ledger.ChainLedger`.
 
-    Raises ChainContradicted, MissingDocuments or an error of Postgres; roll back then.
+    Raises ChainContradicted, MissingDocuments, what `append` raises or an error of Postgres; roll
+    back then.
     """
     # First of all, while the transaction has neither an id nor locks that others wait for.
     await share_visibility_lock(connection, generation.name)
@@ -75,30 +79,39 @@ async def commit_chains(
     )
     await load_visible_revisions(connection, generation.name, states)
     await amendments.load_statements(connection, accepted, states)
-    pending_keys = await _fetch_pending_keys(connection, generation, documents)
-    verdicts: dict[UUID, Verdict] = {}
-    for document, event in zip(documents, accepted, strict=True):
-        verdict, preview = _decide(event, states, generation)
-        if (
-            preview == document.preview
-            and event.event.key not in destroyed_keys
-            and document.events[0].record.key not in pending_keys
-        ):
-            verdicts[document.received_id] = verdict
+    owed_records = {
+        document.received_id: tuple(
+            event.record for event in document.events if append and not event.groups
+        )
+        for document in documents
+    }
+    in_turn_ids, chained_ids = await _find_in_turn(connection, generation, documents, states)
+    verdicts = {
+        document.received_id: verdict
+        for document, event in zip(documents, accepted, strict=True)
+        for verdict, preview in [_decide(event, states, generation)]
+        if preview == document.preview
+        and event.event.key not in destroyed_keys
+        and document.received_id in in_turn_ids
+    }
     was_done = {
         row["event_id"]: row["is_reaction_done"]
-        for row in await connection.fetch(load_query("complete_ingress"), INGRESS, list(verdicts))
+        for row in await connection.fetch(
+            load_query("complete_ingress"),
+            INGRESS,
+            list(verdicts),
+            generation.name,
+            [encode_owed(owed_records[received_id]) for received_id in verdicts],
+            [document.delivery for document in documents if document.received_id in verdicts],
+        )
     }
-    # A repeated call, or another worker: the document is committed already.
-    new_documents = [
-        document for document in documents if was_done.get(document.received_id) is False
-    ]
-    if new_documents:
-        await _write(connection, generation, new_documents, verdicts, states)
+    # Another worker has completed the others, or claimed their events again.
+    if new_documents := [one for one in documents if was_done.get(one.received_id) is False]:
+        await _write(connection, generation, new_documents, verdicts, states, append)
     return {
-        document.received_id
-        for document in documents
-        if document.received_id not in verdicts or document.received_id not in was_done
+        received_id: () if was_done.get(received_id) else owed_records[received_id]
+        # After a COMMIT without an answer, the call is repeated.
+        for received_id in (*was_done, *chained_ids)
     }
 
 
@@ -108,10 +121,17 @@ async def _write(
     documents: Sequence[ChainedDocument],
     verdicts: Mapping[UUID, Verdict],
     states: States,
+    append: AppendRecords | None,
 ) -> None:
-    events = list(chain.from_iterable(document.events for document in documents))
-    positioned = dict(zip(map(id, events), await _append(connection, events), strict=True))
-    await revision_rows.write_revisions(
+    events = [
+        event
+        for document in documents
+        for event in document.events
+        # Outcomes are owed to a log outside of this database: others act on them.
+        if append is None or event.groups
+    ]
+    positioned = dict(zip(map(id, events), await _append(connection, events, append), strict=True))
+    await write_revisions(
         connection,
         [
             replace(verdicts[document.received_id], event=positioned[id(document.events[0])])
@@ -140,41 +160,61 @@ async def _write(
     )
 
 
-async def _fetch_pending_keys(
-    connection: Connection, generation: Generation, documents: Sequence[ChainedDocument]
-) -> set[bytes]:
-    """Return the record keys of documents with earlier events that wait for the ordinary path.
+async def _find_in_turn(
+    connection: Connection,
+    generation: Generation,
+    documents: Sequence[ChainedDocument],
+    states: States,
+) -> tuple[set[UUID], set[UUID]]:
+    """Return the received ids of documents whose other admitted events the tables show, and of
+    those that are committed already.
 
-    A chain that overtook them would make other tables than a rebuild, which reads in log order.
+    A chain that overtook an event would make other tables than a rebuild, which reads in log order.
     """
-    accepted = documents[0].events[0]
+    by_document = {document.events[0].event.data.document_id: document for document in documents}
     rows = await connection.fetch(
-        load_query("pending_revisions"),
-        [document.events[0].record.key for document in documents],
-        accepted.groups[0],
-        accepted.timings[0].stage,
+        load_query("newest_admissions"),
+        [document.events[0].event.data.tenant for document in by_document.values()],
+        list(by_document),
+        [document.received_id for document in by_document.values()],
+        INGRESS,
         generation.name,
     )
-    return {row["key"] for row in rows}
+    received_ids = {row["document_id"]: by_document[row["document_id"]].received_id for row in rows}
+    return (
+        {
+            received_ids[row["document_id"]]
+            for row in rows
+            if row["is_newest"] and row["previous_id"] == states[row["document_id"]].accepted_id
+        },
+        # Also if another event was admitted since: a COMMIT without an answer is repeated later.
+        {received_ids[row["document_id"]] for row in rows if row["is_chained"]},
+    )
 
 
-async def _append(connection: Connection, events: Sequence[ChainedEvent]) -> list[ProjectedEvent]:
+async def _append(
+    connection: Connection, events: Sequence[ChainedEvent], append: AppendRecords | None
+) -> list[ProjectedEvent]:
     """Append the events and return them with their positions and rows."""
     records = [event.record for event in events]
-    offsets = await connection.fetchval(
-        load_query("append_events"),
-        [record.topic for record in records],
-        [record.key for record in records],
-        [encode_headers(record.headers) for record in records],
-        [record.value for record in records],
-        [",".join(event.groups) or None for event in events],
-    )
-    return [
-        ProjectedEvent(
-            replace(event.event, position=Position(event.record.topic, 0, offset)),
-            tuple(event.rows),
+    if append is not None:
+        positions = await append(records)
+    else:
+        offsets = await connection.fetchval(
+            load_query("append_events"),
+            [record.topic for record in records],
+            [record.key for record in records],
+            [encode_headers(record.headers) for record in records],
+            [record.value for record in records],
+            [",".join(event.groups) or None for event in events],
         )
-        for event, offset in zip(events, offsets, strict=True)
+        positions = [
+            Position(record.topic, 0, offset)
+            for record, offset in zip(records, offsets, strict=True)
+        ]
+    return [
+        ProjectedEvent(replace(event.event, position=position), tuple(event.rows))
+        for event, position in zip(events, positions, strict=True)
     ]
 
 

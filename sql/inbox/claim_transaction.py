@@ -19,16 +19,21 @@ from schemas.ports.ledger import (
     ProjectedEvent,
     VisibilityChange,
 )
-from schemas.records import is_repeat
-from sql.advisory_locks import share_visibility_lock
-from sql.encoding import format_array
-from sql.inbox import amendments, revision_rows
+from schemas.topics import is_repeat
+from sql.database import Connection, format_array, load_query, share_visibility_lock
+from sql.inbox import amendments
 from sql.inbox.document_state import (
+    activate_complete_revisions,
     add_stubs,
+    archive_late_texts,
     collect_tenants,
+    collect_withdrawals,
+    fetch_revived_revisions,
     has_completing_parts,
     load_visible_revisions,
     lock_documents,
+    withdraw_revisions,
+    write_revisions,
 )
 from sql.inbox.entries import (
     ERASED_PAYLOAD,
@@ -40,11 +45,8 @@ from sql.inbox.entries import (
 )
 from sql.inbox.revision_policy import States, Verdict, decide_event
 from sql.inbox.shared_rows import write_shared_rows
-from sql.inbox.visibility import activate_complete_revisions, archive_late_texts, withdraw_revisions
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.operations.keystore import fetch_destroyed_keys
-from sql.pool import Connection
-from sql.query_loader import load_query
 
 SHARED_GENERATION = ""
 """Generation of claims that are shared by all generations."""
@@ -74,7 +76,7 @@ async def claim_shared(
         ),
     )
     # Before the new claims, whose first attempt the insert itself records.
-    await record_redelivery(connection, SHARED_GENERATION, stage, known_entries)
+    redelivered = await record_redelivery(connection, SHARED_GENERATION, stage, known_entries)
     new_events = [
         event
         for event in _select_new(events, known_entries)
@@ -91,7 +93,10 @@ async def claim_shared(
         # After the claims: a collision rolls back before anything is written.
         await write_shared_rows(connection, [row for event in new_events for row in event.rows])
     entries = {
-        **known_entries,
+        **{
+            identity: replace(entry, result=redelivered.get(identity, entry.result))
+            for identity, entry in known_entries.items()
+        },
         **{
             event.event.id: InboxEntry(
                 ClaimResult(ClaimStatus.PENDING), event.event.payload_sha256, event.event.position
@@ -150,19 +155,8 @@ async def claim_documents(
     # Sequentially: each group decides on the state that the groups before it left.
     for group in _split_batches(new_events):
         results |= await batch.claim(group)
-    changing_events = [
-        event
-        for event in new_events
-        if event.rows
-        # Rows above the visible revision are in no answer.
-        and (
-            ordering == OrderingPolicy.LATEST
-            or tuple(event.event.data.order)
-            <= (states[event.event.data.document_id].visible_order or ())
-        )
-    ]
     # In this transaction, so that cached answers become invalid with its commit.
-    if changing_events:
+    if changing_events := _find_changing(new_events, ordering, states):
         await record_index_change(
             connection,
             ALL_GENERATIONS if ordering == OrderingPolicy.LATEST else generation.name,
@@ -181,6 +175,25 @@ async def claim_documents(
             if title is not None
         }
     return [results[event.event.id] for event in events]
+
+
+def _find_changing(
+    events: Sequence[ProjectedEvent],
+    ordering: OrderingPolicy,
+    states: States,
+) -> list[ProjectedEvent]:
+    """Return the events with rows that answers may show."""
+    return [
+        event
+        for event in events
+        if event.rows
+        # Rows above the visible revision are in no answer.
+        and (
+            ordering == OrderingPolicy.LATEST
+            or tuple(event.event.data.order)
+            <= (states[event.event.data.document_id].visible_order or ())
+        )
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +263,8 @@ class _RevisionBatch:
         return {row["event_id"] for row in rows}
 
     async def _write_revisions(self, verdicts: Sequence[Verdict]) -> dict[UUID, VisibilityChange]:
-        await revision_rows.write_revisions(self.connection, verdicts, self.states)
-        if withdrawn_orders := revision_rows.collect_withdrawals(verdicts):
+        await write_revisions(self.connection, verdicts, self.states)
+        if withdrawn_orders := collect_withdrawals(verdicts):
             # A withdrawal applies to every generation, not only to the one that reads it.
             rows = await self.connection.fetch(load_query("undropped_names"))
             await withdraw_revisions(
@@ -316,7 +329,7 @@ async def _attach_revived(
         if claimed.status is ClaimStatus.SUPERSEDED
     ]
     revived_rows = (
-        await revision_rows.fetch_revived_revisions(connection, generation, stage, late_withdrawals)
+        await fetch_revived_revisions(connection, generation, stage, late_withdrawals)
         if late_withdrawals
         else {}
     )

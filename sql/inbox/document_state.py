@@ -1,19 +1,32 @@
-"""Load the state of documents while their rows are locked."""
+"""Load the state of documents while their rows are locked, write the rows of their revisions as the
+revision policy decided, and activate and withdraw revisions.
+
+The last two move the visible pointer and everything that depends on it: the lexical statistics, the
+history, and the removal of older rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
+from functools import cache
+from typing import Any
 from uuid import UUID
 
 import asyncpg
 
 from schemas.amendments import OrderKey, normalize_readers
 from schemas.generations import Generation
-from schemas.ports.ledger import OrderingPolicy, ProjectedEvent
-from schemas.rows import PartCompletedRow
-from sql.inbox.revision_policy import DocumentState, States, VisibleRevision
-from sql.pool import Connection
-from sql.query_loader import load_query
+from schemas.ports.ledger import ClaimStatus, OrderingPolicy, ProjectedEvent, VisibilityChange
+from schemas.rows import ChildRow, DocumentRow, ParentRow, PartCompletedRow, WithdrawalRow
+from schemas.values import BlobRef
+from sql.database import Connection, format_array, load_query, replace_nul
+from sql.inbox import amendments
+from sql.inbox.revision_policy import DocumentState, States, Verdict, VisibleRevision, build_fields
+from sql.index.derived_tables import DERIVED_TABLES
+
+_ARCHIVED = (ChildRow, ParentRow)
+"""Rows whose texts stay in the history."""
 
 
 class MissingDocuments(Exception):
@@ -141,3 +154,243 @@ def has_completing_parts(events: Sequence[ProjectedEvent]) -> bool:
 
 def _parse_order(value: Sequence[int] | None) -> OrderKey | None:
     return None if value is None else tuple(value)
+
+
+OrdersByDocument = Mapping[UUID, OrderKey]
+
+
+async def activate_complete_revisions(
+    connection: Connection, generation: str, stage: str, verdicts: Sequence[Verdict], states: States
+) -> dict[UUID, VisibilityChange]:
+    """Activate the revisions whose last part is among these events.
+
+    Returns event → visibility change; a revision's change belongs to the last of its events.
+    """
+    last_event_by_revision = _find_last_parts(verdicts, states)
+    if not last_event_by_revision:
+        return {}
+    tenants = collect_tenants([verdict.event for verdict in verdicts])
+    orders = dict(last_event_by_revision.keys())
+    rows = await connection.fetch(
+        # One statement, so that pointer and statistics change together.
+        load_query("activate_revisions"),
+        generation,
+        *_to_columns(orders),
+        [tenants[document] for document in orders],
+        list(last_event_by_revision.values()),
+        stage,
+    )
+    # A document's first revision has nothing to archive.
+    if replaced_orders := {
+        row["document_id"]: orders[row["document_id"]] for row in rows if row["follows"]
+    }:
+        await connection.execute(_build_archive_query(), generation, *_to_columns(replaced_orders))
+    return {row["event_id"]: _to_visibility_change(row, states) for row in rows}
+
+
+async def withdraw_revisions(
+    connection: Connection, generations: Sequence[str], orders: OrdersByDocument
+) -> None:
+    """Remove revisions up to these orders from every generation."""
+    for generation in generations:
+        rows = await connection.fetch(load_query("visible_orders"), generation, list(orders))
+        hidden_orders = {
+            row["document_id"]: order
+            for row in rows
+            if (order := tuple(row["ord"])) < orders[row["document_id"]]
+        }
+        if hidden_orders:
+            await connection.execute(
+                # Before the rows are deleted, from which the counts are computed.
+                load_query("subtract_lexical_counts"),
+                generation,
+                *_to_columns(hidden_orders),
+            )
+            await connection.execute(load_query("hide_withdrawn"), generation, *_to_columns(orders))
+        # Also where nothing is visible: rows of incomplete revisions have to go as well.
+        await connection.execute(_build_archive_query(), generation, *_to_columns(orders))
+
+
+@cache
+def _build_archive_query() -> str:
+    """Build the statement that removes the rows of older revisions from every derived table."""
+    tables = [table.name for kind, table in DERIVED_TABLES.items() if kind not in _ARCHIVED]
+    deletes = [f", {name}_ as (\n{load_query('delete_older_rows', table=name)})" for name in tables]
+    return load_query("archive_older_rows", deletes="".join(deletes))
+
+
+async def archive_late_texts(connection: Connection, verdicts: Sequence[Verdict]) -> None:
+    """Copy the texts of superseded revisions into the history, as if they had arrived in time."""
+    late_rows = [
+        row
+        for verdict in verdicts
+        if verdict.claim is ClaimStatus.SUPERSEDED
+        for row in verdict.event.rows
+        if isinstance(row, _ARCHIVED)
+    ]
+    if late_rows:
+        await connection.execute(
+            load_query("archive_texts"),
+            [row.document_id for row in late_rows],
+            [row.tenant for row in late_rows],
+            [replace_nul(row.text) for row in late_rows],
+        )
+
+
+def _find_last_parts(
+    verdicts: Sequence[Verdict], states: States
+) -> dict[tuple[UUID, OrderKey], UUID]:
+    """Return (document, order) → the last event that completes a part, if the order could be
+    activated.
+    """
+    return {
+        (row.document_id, row.order): verdict.event.event.id
+        for verdict in verdicts
+        if verdict.claim is ClaimStatus.PENDING
+        for row in verdict.event.rows
+        if isinstance(row, PartCompletedRow)
+        # Entities complete later and never make a revision visible.
+        and row.kind != "entities"
+        # The empty tuple is less than every order.
+        and row.order > (states[row.document_id].visible_order or ())
+    }
+
+
+def _to_visibility_change(row: asyncpg.Record, states: States) -> VisibilityChange:
+    order, previous = tuple(row["ord"]), row["previous"]
+    state = states[row["document_id"]]
+    # Later groups of this transaction decide on the new pointer.
+    state.visible_order, state.chunks = order, row["chunks"]
+    return VisibilityChange(
+        row["document_id"], order, row["chunks"], None if previous is None else tuple(previous)
+    )
+
+
+def _to_columns(orders: OrdersByDocument) -> tuple[list[UUID], list[str]]:
+    return list(orders), [format_array(order) or "" for order in orders.values()]
+
+
+async def write_revisions(
+    connection: Connection, verdicts: Sequence[Verdict], states: States
+) -> None:
+    """Write the rows of one batch, which has at most one event per document."""
+    written_rows = [
+        (verdict, row) for verdict in verdicts if verdict.needs_write for row in verdict.event.rows
+    ]
+    accepted_rows = [
+        (verdict, row) for verdict, row in written_rows if isinstance(row, DocumentRow)
+    ]
+    withdrawal_rows = [row for _, row in written_rows if isinstance(row, WithdrawalRow)]
+    if accepted_rows:
+        await connection.executemany(
+            load_query("accept_document"),
+            [
+                _to_document_values(verdict, row, states[row.document_id].revision)
+                for verdict, row in accepted_rows
+            ],
+        )
+    if withdrawal_rows:
+        await connection.executemany(
+            load_query("withdraw_document"), [_to_withdrawal_values(row) for row in withdrawal_rows]
+        )
+    # Last: they overwrite fields that the statements above have just stored.
+    await amendments.write_amendments(connection, verdicts, states)
+
+
+def collect_withdrawals(verdicts: Sequence[Verdict]) -> dict[UUID, OrderKey]:
+    rows = (row for verdict in verdicts if verdict.needs_write for row in verdict.event.rows)
+    return {row.document_id: row.order for row in rows if isinstance(row, WithdrawalRow)}
+
+
+async def fetch_revived_revisions(
+    connection: Connection, generation: str, stage: str, events: Sequence[UUID]
+) -> dict[UUID, DocumentRow]:
+    """Return event → revived revision, while the event's reaction is pending."""
+    return {
+        row["by"]: _parse_document_row(row)
+        for row in await connection.fetch(
+            load_query("revived_revisions"), generation, stage, events
+        )
+    }
+
+
+def _parse_document_row(row: asyncpg.Record) -> DocumentRow:
+    fields = row["fields"]
+    names = (
+        "external_id",
+        "source_uri",
+        "filename",
+        "media_type",
+        "title",
+        "language",
+        "collection",
+        "metadata",
+    )
+    return DocumentRow(
+        document_id=row["document_id"],
+        order=tuple(row["ord"]),
+        tenant=row["tenant"],
+        source=row["source"],
+        tags=tuple(fields["tags"]),
+        document_date=date.fromisoformat(fields["document_date"])
+        if fields["document_date"]
+        else None,
+        content_sha256=row["content_sha256"],
+        blob=BlobRef.model_validate(row["blob"]),
+        event_id=row["event_id"],
+        accepted_id=row["accepted_id"],
+        received_at=row["received_at"],
+        numbered=row["numbered"],
+        readers=None if fields.get("readers") is None else tuple(fields["readers"]),
+        **{name: fields[name] for name in names},
+    )
+
+
+def _to_document_values(verdict: Verdict, row: DocumentRow, revision: int) -> tuple[Any, ...]:
+    position = verdict.event.event.position
+    assert position is not None
+    texts = (
+        row.external_id,
+        row.source,
+        row.source_uri,
+        row.filename,
+        row.media_type,
+        row.title,
+        row.language,
+        row.collection,
+    )
+    return (
+        row.document_id,
+        row.tenant,
+        row.order,
+        *map(replace_nul, texts),
+        [replace_nul(tag) for tag in row.tags],
+        row.metadata,
+        row.document_date,
+        row.content_sha256,
+        row.blob.model_dump(mode="json"),
+        replace_nul(row.event_id),
+        row.accepted_id,
+        row.received_at,
+        row.numbered,
+        revision,
+        normalize_readers(row.readers),
+        build_fields(row),
+        verdict.event.event.data.force,
+        position.topic,
+        position.partition,
+        position.offset,
+    )
+
+
+def _to_withdrawal_values(row: WithdrawalRow) -> tuple[Any, ...]:
+    texts = (row.external_id, row.source, row.event_id)
+    return (
+        row.document_id,
+        row.tenant,
+        row.order,
+        *map(replace_nul, texts),
+        row.accepted_id,
+        row.received_at,
+        row.numbered,
+    )

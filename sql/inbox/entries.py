@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -18,13 +19,11 @@ from schemas.ports.ledger import (
     OrderingPolicy,
     VisibilityChange,
 )
-from schemas.records import Position
 from schemas.rows import PartCompletedRow
-from sql.encoding import encode_json_text, format_array
+from schemas.topics import Position, Record
+from sql.database import Connection, Pool, encode_json_text, execute, format_array, load_query
 from sql.errors import translate_database_errors
 from sql.inbox.revision_policy import Verdict
-from sql.pool import Connection, Pool, execute
-from sql.query_loader import load_query
 
 ERASED_PAYLOAD = "erased"
 """Replaces the payload hash of an erased event: ingress recognizes its id and nothing else."""
@@ -59,16 +58,26 @@ async def fetch_inbox_entries(
 
 async def record_redelivery(
     connection: Connection, generation: str, stage: str, known_entries: Mapping[UUID, InboxEntry]
-) -> None:
+) -> dict[UUID, ClaimResult]:
+    """Return the claims of the pending events among them, with this delivery."""
     pending = [
         identity
         for identity, entry in known_entries.items()
         if entry.result.status is not ClaimStatus.DONE
     ]
-    if pending:
-        await connection.execute(
-            load_query("record_redelivery"), generation, stage, pending, ATTEMPTS_RECORDED_BY_CLAIM
+    if not pending:
+        return {}
+    rows = await connection.fetch(
+        load_query("record_redelivery"), generation, stage, pending, ATTEMPTS_RECORDED_BY_CLAIM
+    )
+    return {
+        row["event_id"]: replace(
+            known_entries[row["event_id"]].result,
+            delivery=row["deliveries"],
+            owed_records=_decode_records(row["owed_records"]),
         )
+        for row in rows
+    }
 
 
 async def claim_events(
@@ -148,7 +157,38 @@ def _parse_result(row: asyncpg.Record) -> ClaimResult:
         change,
         row["is_unchanged"],
         abandoned_attempts=row["open_attempts"],
+        owed_records=_decode_records(row["owed_records"]),
     )
+
+
+def encode_owed(records: Sequence[Record]) -> str | None:
+    """Encode records as JSON, with Base64 for bytes."""
+    encoded = [
+        {
+            "topic": record.topic,
+            "key": _to_base64(record.key),
+            "value": _to_base64(record.value),
+            "headers": {name: _to_base64(value) for name, value in record.headers.items()},
+        }
+        for record in records
+    ]
+    return encode_json_text(encoded) if encoded else None
+
+
+def _decode_records(encoded: Sequence[Mapping[str, Any]] | None) -> tuple[Record, ...]:
+    return tuple(map(_decode_record, encoded or ()))
+
+
+def _decode_record(encoded: Mapping[str, Any]) -> Record:
+    headers = {name: b64decode(value) for name, value in encoded["headers"].items()}
+    key, value = (
+        None if encoded[name] is None else b64decode(encoded[name]) for name in ("key", "value")
+    )
+    return Record(encoded["topic"], key, value, headers)
+
+
+def _to_base64(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode()
 
 
 def _encode_visibility_change(change: VisibilityChange) -> dict[str, Any]:

@@ -6,11 +6,12 @@ The first one claims events and writes their rows; this package reads in its ord
 2. `claim_transaction` takes the visibility lock, then locks and loads the documents
    (`document_state`).
 3. It decides which events take effect: by their claims (`entries`) and the `revision_policy`.
-4. It inserts the claims and rows: `shared_rows`, `revision_rows` and `amendments`, or those of a
+4. It inserts the claims and rows: `shared_rows`, `document_state` and `amendments`, or those of a
    generation (`sql.index.derived_tables`).
 5. `visibility` activates the revisions that are complete now, and removes withdrawn ones.
 
 The second one, `PgLedger.complete`, marks the events once their reactions are published.
+Results of engines are cached by input hash, so that a repeated reaction calls none again.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from uuid import UUID
 import asyncpg
 import structlog
 
-from schemas.batching import split_by_cost
-from schemas.errors import TransientError
+from schemas.batching import CallBatcher, split_by_cost
+from schemas.errors import PermanentError, TransientError
 from schemas.events import EventDeadLettered
 from schemas.generations import Generation
 from schemas.ports.ledger import (
+    AppendRecords,
     ChainedDocument,
     ClaimResult,
+    MemoKey,
     OrderingPolicy,
     ProjectedEvent,
     RevisionPreview,
 )
 from schemas.rows import ChildRow, Row, VectorRow
-from sql.encoding import encode_json_text
+from schemas.topics import Record
+from sql.database import PgStore, Pool, encode_json_text, execute, fetch_rows, load_query
 from sql.errors import translate_database_errors
 from sql.inbox import chain_transaction
 from sql.inbox.claim_transaction import (
@@ -46,8 +50,6 @@ from sql.inbox.claim_transaction import (
 from sql.inbox.document_state import MissingDocuments, add_stubs
 from sql.inbox.entries import ClaimCollision, fetch_inbox_entries
 from sql.index.derived_tables import copy_rows, insert_rows
-from sql.pool import Pool, execute
-from sql.query_loader import load_query
 
 MAX_TRANSACTION_COST = 200.0
 """Approximate cost of one transaction, in chunks: about half a second of work."""
@@ -116,24 +118,37 @@ class PgLedger:
                     connection, self.generation, events
                 )
 
-    async def commit_chains(self, documents: Sequence[ChainedDocument]) -> set[UUID]:
-        rejected_ids = set[UUID]()
+    async def commit_chains(
+        self, documents: Sequence[ChainedDocument], append: AppendRecords | None = None
+    ) -> dict[UUID, Sequence[Record]]:
+        committed: dict[UUID, Sequence[Record]] = {}
         for part in _split_chains(documents):
             try:
                 with translate_database_errors():
                     async with self._pool.acquire() as connection, connection.transaction():
-                        rejected_ids |= await chain_transaction.commit_chains(
-                            connection, self.generation, part
+                        part_committed = await chain_transaction.commit_chains(
+                            connection, self.generation, part, append
                         )
-            # The ordinary path finds the document that the tables reject.
+                    committed |= part_committed
+            # The ordinary path finds the document that the tables or the log reject.
             except (
                 chain_transaction.ChainContradicted,
                 MissingDocuments,
+                PermanentError,
                 asyncpg.PostgresError,
             ) as error:
                 log.warning("chains_rejected", documents=len(part), error=repr(error))
-                rejected_ids |= {document.received_id for document in part}
-        return rejected_ids
+        return committed
+
+    async def fetch_ended_chains(self, received_ids: Sequence[UUID]) -> Mapping[UUID, bool]:
+        rows = await fetch_rows(
+            self._pool,
+            "ended_chains",
+            chain_transaction.INGRESS,
+            self.generation.name,
+            list(received_ids),
+        )
+        return {row["event_id"]: row["is_applied"] for row in rows}
 
     async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
         await execute(
@@ -219,4 +234,51 @@ def _split_chains(documents: Sequence[ChainedDocument]) -> Iterator[list[Chained
         documents,
         lambda document: sum(_estimate_cost(event.rows) for event in document.events),
         MAX_TRANSACTION_COST,
+    )
+
+
+class PgEngineResultCache(PgStore):
+    """Implements `schemas.ports.ledger.Memo` over the table `engine_results`."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool)
+        # The reactions of a stage run concurrently, each on a document of its own.
+        self._fetches = CallBatcher(self._fetch_together)
+        self._stores = CallBatcher(self._store_together)
+
+    async def fetch(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]:
+        return await self._fetches.run(keys) if keys else {}
+
+    async def _fetch_together(
+        self, calls: Sequence[Sequence[MemoKey]]
+    ) -> list[Mapping[MemoKey, bytes]]:
+        keys = list(dict.fromkeys(key for call in calls for key in call))
+        rows = await self._fetch("engine_results", *_to_columns(keys))
+        # WITH ORDINALITY counts from 1.
+        results = {keys[row["n"] - 1]: row["result"] for row in rows}
+        return [{key: results[key] for key in call if key in results} for call in calls]
+
+    async def count_cached(self, keys: Sequence[MemoKey]) -> int:
+        """Return how many of these distinct keys have a result."""
+        return int(await self._fetch_value("count_engine_results", *_to_columns(keys)))
+
+    async def store(self, results: Mapping[MemoKey, bytes]) -> None:
+        if results:
+            await self._stores.run(results)
+
+    async def _store_together(self, calls: Sequence[Mapping[MemoKey, bytes]]) -> list[None]:
+        # The first result of an input stays, as in separate calls.
+        results = {key: value for call in reversed(calls) for key, value in call.items()}
+        await self._execute(
+            "insert_engine_results", *_to_columns(list(results)), list(results.values())
+        )
+        return [None] * len(calls)
+
+
+def _to_columns(keys: Sequence[MemoKey]) -> tuple[list[object], ...]:
+    return (
+        [key.tenant for key in keys],
+        [key.document_id for key in keys],
+        [key.engine for key in keys],
+        [key.input_sha256 for key in keys],
     )

@@ -31,7 +31,7 @@ from schemas.ports.ledger import (
     VisibilityChange,
 )
 from schemas.rows import AmendmentRow, DocumentRow, WithdrawalRow
-from sql.encoding import encode_json_text
+from sql.database import encode_json_text
 
 
 @dataclass(slots=True)

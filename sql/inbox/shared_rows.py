@@ -1,5 +1,5 @@
 """Write rows that belong to no generation: generations, sources, collections, erasures, runs,
-feedback, facts, dead letters.
+feedback, facts, saved questions, dead letters.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 from schemas.events import (
+    AnswerChanged,
     AuditRecorded,
     CollectionConfigured,
     CollectionDeleted,
@@ -21,6 +22,7 @@ from schemas.events import (
     ErasureRequested,
     EventDeadLettered,
     ExamCompleted,
+    ExperimentConfigured,
     FactApproved,
     FactProposed,
     FactRejected,
@@ -32,6 +34,8 @@ from schemas.events import (
     GenerationDropped,
     GenerationPromoted,
     KeysDestroyed,
+    QuestionDeleted,
+    QuestionSaved,
     SourceAdded,
     SourceRemoved,
     SourceReset,
@@ -39,13 +43,12 @@ from schemas.events import (
 from schemas.rows import EventRow, Row, RunRow
 from sql.catalog.collections import write_collection_event
 from sql.catalog.facts import write_fact_event
-from sql.encoding import read_values
-from sql.index.entities import write_aliases
-from sql.index.entity_corrections import write_correction
+from sql.catalog.profiles import write_experiment
+from sql.database import Connection, load_query, read_values
+from sql.index.entities import write_aliases, write_correction
 from sql.index.partitions import create_partitions
+from sql.index.standing_questions import write_question_event
 from sql.operations.erasure import write_erasure_event
-from sql.pool import Connection
-from sql.query_loader import load_query
 
 RUN_FIELDS = tuple(field.name for field in fields(RunRow))
 AUDIT_FIELDS = (
@@ -74,6 +77,7 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
 
 
 async def _write_event(connection: Connection, row: EventRow) -> None:
+    # One function: one case for each event that has a table.
     offset = row.offset
     match row.data:
         case GenerationCreated() as created:
@@ -105,6 +109,8 @@ async def _write_event(connection: Connection, row: EventRow) -> None:
             CollectionConfigured() | CollectionDeletionRequested() | CollectionDeleted()
         ) as decision:
             await write_collection_event(connection, decision, offset)
+        case ExperimentConfigured() as experiment:
+            await write_experiment(connection, experiment)
         case SourceAdded(source=spec, epoch=epoch):
             await connection.execute(
                 load_query("declare_source"),
@@ -126,6 +132,8 @@ async def _write_event(connection: Connection, row: EventRow) -> None:
             await connection.execute(load_query("insert_feedback"), *values)
         case (FactProposed() | FactApproved() | FactRejected() | FactRetracted()) as fact:
             await write_fact_event(connection, fact, offset)
+        case (QuestionSaved() | QuestionDeleted() | AnswerChanged()) as question:
+            await write_question_event(connection, question)
         case AuditRecorded() as audit:
             values = read_values(audit, *AUDIT_FIELDS)
             await connection.execute(load_query("insert_audit_event"), *values)

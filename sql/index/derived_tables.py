@@ -6,8 +6,9 @@ Inserting the same row again has no effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -28,282 +29,126 @@ from schemas.rows import (
     TokenStateRow,
     VectorRow,
 )
-from sql.encoding import encode_json_text, format_array, replace_nul
-from sql.index.text_search_config import resolve_text_search_config
-from sql.pool import Connection
-from sql.query_loader import load_query
+from sql.database import Connection, encode_json_text, format_array, load_query, replace_nul
+from sql.index.lexical import resolve_text_search_config
 
 RowValues = tuple[Any, ...]
+ReadValue = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedTable:
     """A table that is partitioned by generation.
 
-    `columns` maps name to type and follows generation, document, order and tenant. The first
-    `n_keys` columns make a row unique within its revision.
+    `declaration` has the names and types of its columns, as in SQL, which follow generation,
+    document, order and tenant. The first `n_keys` columns make a row unique within its revision.
+    A column has the value of the row's field of that name, unless `READERS` has another one.
     """
 
     name: str
-    columns: Mapping[str, str]
     n_keys: int
-    to_values: Callable[[Any, Event[Any]], RowValues]
+    declaration: str
+    columns: Mapping[str, str] = field(init=False)
+    _readers: Sequence[ReadValue] = field(init=False)
+
+    def __post_init__(self) -> None:
+        columns = dict(column.split() for column in self.declaration.split(","))
+        object.__setattr__(self, "columns", columns)
+        readers = [READERS.get(name) or _read_field(name, columns[name]) for name in columns]
+        object.__setattr__(self, "_readers", readers)
+
+    def to_values(self, row: Any, event: Event[Any]) -> RowValues:
+        return tuple(read(row, event) for read in self._readers)
 
 
-OWNER_COLUMNS = {"generation": "text", "document_id": "uuid", "ord": "bigint[]", "tenant": "text"}
-_TENANT = list(OWNER_COLUMNS).index("tenant")
-POSITION_COLUMNS = {
-    "event_id": "uuid",
-    "log_topic": "text",
-    "log_partition": "int",
-    "log_offset": "bigint",
-}
-EVIDENCE_COLUMNS = {"chunk_id": "uuid", "char_start": "int", "char_end": "int"}
-
-
-def _to_position_values(event: Event[Any]) -> RowValues:
-    position = event.position
-    assert position is not None
-    return (event.id, position.topic, position.partition, position.offset)
+def _read_field(name: str, kind: str) -> ReadValue:
+    get = attrgetter(name)
+    return (
+        (lambda row, event: replace_nul(get(row)))
+        if kind == "text"
+        else lambda row, event: get(row)
+    )
 
 
 # The same names repeat in thousands of rows, each of which would be hashed again.
-@lru_cache(maxsize=50_000)
-def derive_entity_id(tenant: str, type_: str, key: str) -> UUID:
-    return make_entity_id(tenant, type_, key)
+_derive_entity_id = lru_cache(maxsize=50_000)(make_entity_id)
 
 
-def _to_text_values(row: TextRow, event: Event[Any]) -> RowValues:
-    blob = row.blob.model_dump(mode="json") if row.blob else None
-    return (
-        replace_nul(row.title),
-        replace_nul(row.language),
-        replace_nul(row.media_type),
-        row.content_sha256,
-        row.text_sha256,
-        row.characters,
-        row.pages,
-        replace_nul(row.markdown),
-        blob,
-        row.warnings,
-        row.document_date,
-        event.pipeline_fingerprint,
-        *_to_position_values(event),
-    )
-
-
-def _to_parent_values(row: ParentRow, event: Event[Any]) -> RowValues:
-    return (
-        row.id,
-        row.ordinal,
-        replace_nul(row.text),
-        replace_nul(row.section),
-        row.char_start,
-        row.char_end,
-        list(row.pages),
-        row.tokens,
-    )
-
-
-def _to_child_values(row: ChildRow, event: Event[Any]) -> RowValues:
-    return (
-        row.id,
-        row.parent_id,
-        row.ordinal,
-        row.kind,
-        replace_nul(row.text),
-        replace_nul(row.prefix),
-        row.char_start,
-        row.char_end,
-        row.spans,
-        row.tokens,
-        replace_nul(row.language),
-        resolve_text_search_config(row.language),
-    )
-
-
-def _to_vector_values(row: VectorRow, event: Event[Any]) -> RowValues:
-    return (row.chunk_id, row.vector, row.background_dense, row.background_maxsim)
-
-
-def _to_state_values(row: TokenStateRow, event: Event[Any]) -> RowValues:
-    return (row.chunk_id, row.blob_key, row.offset, row.length)
-
-
-def _to_part_values(row: PartCompletedRow, event: Event[Any]) -> RowValues:
-    return (row.kind, row.part, row.parts, *_to_position_values(event))
-
-
-def _to_mention_values(row: MentionRow, event: Event[Any]) -> RowValues:
-    return (
-        row.id,
-        row.chunk_id,
-        row.char_start,
-        row.char_end,
-        derive_entity_id(row.tenant, row.type, row.key),
-        None,
-        None,
-        row.type,
-        replace_nul(row.key),
-        replace_nul(row.name),
-    )
-
-
-def _to_relation_values(row: RelationRow, event: Event[Any]) -> RowValues:
-    subject, object_ = (
-        derive_entity_id(row.tenant, row.subject_type, row.subject_key),
-        derive_entity_id(row.tenant, row.object_type, row.object_key),
-    )
-    return (
-        row.id,
-        row.chunk_id,
-        row.char_start,
-        row.char_end,
-        subject,
-        None,
-        row.type,
-        object_,
-        None,
-        row.weight,
-        row.extractor,
-    )
-
-
-def _to_claim_values(row: ClaimRow, event: Event[Any]) -> RowValues:
-    subject = derive_entity_id(row.tenant, row.subject_type, row.subject_key)
-    return (
-        row.id,
-        row.chunk_id,
-        row.char_start,
-        row.char_end,
-        subject,
-        None,
-        replace_nul(row.property),
-        replace_nul(row.value),
-    )
+READERS: Mapping[str, ReadValue] = {
+    "blob": lambda row, event: row.blob.model_dump(mode="json") if row.blob else None,
+    "how": lambda row, event: event.pipeline_fingerprint,
+    "cfg": lambda row, event: resolve_text_search_config(row.language),
+    "embedding": lambda row, event: row.vector,
+    "blob_offset": lambda row, event: row.offset,
+    "blob_length": lambda row, event: row.length,
+    "entity_id": lambda row, event: _derive_entity_id(row.tenant, row.type, row.key),
+    "subject_id": lambda row, event: _derive_entity_id(
+        row.tenant, row.subject_type, row.subject_key
+    ),
+    "object_id": lambda row, event: _derive_entity_id(row.tenant, row.object_type, row.object_key),
+    # Set where people have corrected the entity.
+    **dict.fromkeys(
+        ("written_id", "entity_type", "written_subject_id", "written_object_id"),
+        lambda row, event: None,
+    ),
+    "event_id": lambda row, event: event.id,
+    "log_topic": lambda row, event: event.position.topic,
+    "log_partition": lambda row, event: event.position.partition,
+    "log_offset": lambda row, event: event.position.offset,
+}
+OWNER_COLUMNS = {"generation": "text", "document_id": "uuid", "ord": "bigint[]", "tenant": "text"}
+_TENANT = list(OWNER_COLUMNS).index("tenant")
+_POSITION = "event_id uuid, log_topic text, log_partition int, log_offset bigint"
+_EVIDENCE = "id uuid, chunk_id uuid, char_start int, char_end int"
 
 
 DERIVED_TABLES: Mapping[type[Row], DerivedTable] = {
     TextRow: DerivedTable(
         "revision_texts",
-        {
-            "title": "text",
-            "language": "text",
-            "media_type": "text",
-            "content_sha256": "text",
-            "text_sha256": "text",
-            "characters": "int",
-            "pages": "int",
-            "markdown": "text",
-            "blob": "jsonb",
-            "warnings": "jsonb",
-            "document_date": "date",
-            "how": "text",
-            **POSITION_COLUMNS,
-        },
         0,
-        _to_text_values,
+        "title text, language text, media_type text, content_sha256 text, text_sha256 text, "
+        "characters int, pages int, markdown text, blob jsonb, warnings jsonb, document_date date, "
+        f"how text, {_POSITION}",
     ),
     ParentRow: DerivedTable(
         "parent_chunks",
-        {
-            "id": "uuid",
-            "ordinal": "int",
-            "text": "text",
-            "section": "text",
-            "char_start": "int",
-            "char_end": "int",
-            "pages": "int[]",
-            "tokens": "int",
-        },
         1,
-        _to_parent_values,
+        "id uuid, ordinal int, text text, section text, char_start int, char_end int, "
+        "pages int[], tokens int",
     ),
     ChildRow: DerivedTable(
         "child_chunks",
-        {
-            "id": "uuid",
-            "parent_id": "uuid",
-            "ordinal": "int",
-            "kind": "text",
-            "text": "text",
-            "prefix": "text",
-            "char_start": "int",
-            "char_end": "int",
-            "spans": "jsonb",
-            "tokens": "int",
-            "language": "text",
-            "cfg": "regconfig",
-        },
         1,
-        _to_child_values,
+        "id uuid, parent_id uuid, ordinal int, kind text, text text, prefix text, char_start int, "
+        "char_end int, spans jsonb, tokens int, language text, cfg regconfig",
     ),
     VectorRow: DerivedTable(
         "chunk_vectors",
-        {
-            "chunk_id": "uuid",
-            "embedding": "halfvec",
-            "background_dense": "real",
-            "background_maxsim": "real",
-        },
         1,
-        _to_vector_values,
+        "chunk_id uuid, embedding halfvec, background_dense real, background_maxsim real",
     ),
     TokenStateRow: DerivedTable(
-        "chunk_states",
-        {"chunk_id": "uuid", "blob_key": "text", "blob_offset": "int", "blob_length": "int"},
-        1,
-        _to_state_values,
+        "chunk_states", 1, "chunk_id uuid, blob_key text, blob_offset int, blob_length int"
     ),
     PartCompletedRow: DerivedTable(
-        "revision_parts",
-        {"kind": "text", "part": "int", "parts": "int", **POSITION_COLUMNS},
-        2,
-        _to_part_values,
+        "revision_parts", 2, f"kind text, part int, parts int, {_POSITION}"
     ),
     MentionRow: DerivedTable(
         "entity_mentions",
-        {
-            "id": "uuid",
-            **EVIDENCE_COLUMNS,
-            "entity_id": "uuid",
-            "written_id": "uuid",
-            "entity_type": "text",
-            "type": "text",
-            "key": "text",
-            "name": "text",
-        },
         1,
-        _to_mention_values,
+        f"{_EVIDENCE}, entity_id uuid, written_id uuid, entity_type text, type text, key text, "
+        "name text",
     ),
     RelationRow: DerivedTable(
         "relations",
-        {
-            "id": "uuid",
-            **EVIDENCE_COLUMNS,
-            "subject_id": "uuid",
-            "written_subject_id": "uuid",
-            "type": "text",
-            "object_id": "uuid",
-            "written_object_id": "uuid",
-            "weight": "real",
-            "extractor": "text",
-        },
         1,
-        _to_relation_values,
+        f"{_EVIDENCE}, subject_id uuid, written_subject_id uuid, type text, object_id uuid, "
+        "written_object_id uuid, weight real, extractor text",
     ),
     ClaimRow: DerivedTable(
         "claims",
-        {
-            "id": "uuid",
-            **EVIDENCE_COLUMNS,
-            "subject_id": "uuid",
-            "written_subject_id": "uuid",
-            "property": "text",
-            "value": "text",
-        },
         1,
-        _to_claim_values,
+        f"{_EVIDENCE}, subject_id uuid, written_subject_id uuid, property text, value text",
     ),
 }
 PARTITIONED_TABLES = (

@@ -1,4 +1,4 @@
-"""Read entities, relations and claims of the live generation."""
+"""Read entities, relations and claims of the live generation, and correct entities."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
-from schemas.events import EntityAmended
+from schemas.events import EntityAmended, EntityMerged, EntityRetyped, EntitySplit
 from schemas.principals import Principal
+from sql.database import Connection, PgStore, load_query
 from sql.invalidation import ALL_GENERATIONS, record_index_change
-from sql.page_cursor import format_count_cursor, parse_count_cursor
-from sql.pool import Connection, Pool, fetch_row, fetch_rows
-from sql.query_loader import load_query
+from sql.page_cursor import ListOrder
 
 Body = dict[str, Any]
 MAX_RELATED = 100
 """Most found aliases, mentions, relations and claims to return for one entity."""
 MAX_NAMESAKES = 10
+ENTITY_ORDER = ListOrder(
+    {
+        "mentions": ("e.mentions", "bigint"),
+        "name": ("e.name", "text"),
+        "type": ("e.type", "text"),
+    },
+    "mentions:desc",
+)
+FIRST_PAGE = ENTITY_ORDER.parse(None, None)
 
 
 async def write_aliases(connection: Connection, data: EntityAmended, offset: int) -> None:
@@ -36,14 +42,11 @@ async def write_aliases(connection: Connection, data: EntityAmended, offset: int
     await record_index_change(connection, ALL_GENERATIONS, [data.tenant])
 
 
-class PgEntities:
+class PgEntities(PgStore):
     """Entities over Postgres. Every method may raise DatabaseUnavailable.
 
     An entity exists only through its visible mentions.
     """
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def list_entities(
         self,
@@ -51,49 +54,44 @@ class PgEntities:
         *,
         text: str | None,
         kind: str | None,
+        sort: str | None = None,
         after: str | None,
         limit: int,
     ) -> tuple[list[Body], str | None]:
-        """Return a page of entities, most mentioned first, and the next cursor.
+        """Return a page of entities, in `ENTITY_ORDER`, and the next cursor.
 
-        Raises InvalidRequest if `after` is not a cursor of this list.
+        Raises InvalidRequest for an unknown order, and if `after` is not a cursor of it.
         """
-        mentions, last_id = parse_count_cursor(after)
-        rows = await fetch_rows(
-            self._pool,
+        order = ENTITY_ORDER.parse(sort, after)
+        rows = await self._fetch_bodies(
             "entities",
             caller.tenant,
             None,
             caller.readers,
             text,
             kind,
-            mentions,
-            last_id,
+            order.last_value,
+            order.last_id,
             limit + 1,
             None,
+            **order.substitutions,
         )
-        page = rows[:limit]
-        next_cursor = (
-            format_count_cursor(page[-1]["mentions"], page[-1]["id"]) if len(rows) > limit else None
-        )
+        page, next_cursor = order.split_page(rows, limit, "id")
         return [_to_entity_body(row) for row in page], next_cursor
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> Body | None:
         """Return an entity with at most 100 each of its parts, found aliases, mentions, relations
         and claims. The id of a merged entity returns the one that it is part of.
         """
-        rows = await fetch_rows(
-            self._pool,
+        rows = await self._fetch_bodies(
             "entities",
             caller.tenant,
             entity_id,
             caller.readers,
-            None,
-            None,
-            None,
-            None,
+            *([None] * 4),
             1,
             None,
+            **FIRST_PAGE.substitutions,
         )
         if not rows:
             return None
@@ -121,8 +119,7 @@ class PgEntities:
 
         Entities that bear the name go before those that only have it as an alias.
         """
-        rows = await fetch_rows(
-            self._pool,
+        rows = await self._fetch_bodies(
             "entities",
             caller.tenant,
             None,
@@ -133,14 +130,13 @@ class PgEntities:
             None,
             MAX_NAMESAKES,
             name,
+            **FIRST_PAGE.substitutions,
         )
         bodies = [_to_entity_body(row) for row in rows]
         return [body for body in bodies if body["name"].lower() == name.lower()] or bodies
 
     async def _fetch_related(self, query: str, caller: Principal, entity_id: UUID) -> list[Body]:
-        rows = await fetch_rows(
-            self._pool, query, caller.tenant, entity_id, MAX_RELATED, caller.readers
-        )
+        rows = await self._fetch(query, caller.tenant, entity_id, MAX_RELATED, caller.readers)
         return list(map(dict, rows))
 
     async def find_unknown_aliases(
@@ -149,21 +145,20 @@ class PgEntities:
         """Return the aliases that the entity does not have, or no longer has, from people or, with
         `with_found`, from documents.
         """
-        rows = await fetch_rows(
-            self._pool, "unknown_aliases", tenant, entity_id, list(aliases), with_found
+        return await self._fetch_column(
+            "unknown_aliases", tenant, entity_id, list(aliases), with_found
         )
-        return [row["alias"] for row in rows]
 
     async def fetch_correction(self, tenant: str, entity_id: UUID) -> Body | None:
         """Return `type` and `parent_id` as people have decided them."""
-        row = await fetch_row(self._pool, "entity_correction", tenant, entity_id)
+        row = await self._fetch_row("entity_correction", tenant, entity_id)
         return dict(row) if row else None
 
     async def get_subgraph(
         self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int
     ) -> Body:
         """Return nodes and edges within `hops`, at most `limit` edges per hop, heaviest first."""
-        merged = await fetch_rows(self._pool, "merged_ids", caller.tenant, list(seeds))
+        merged = await self._fetch("merged_ids", caller.tenant, list(seeds))
         wholes = {row["entity_id"]: row["root_id"] for row in merged}
         visited = dict.fromkeys(wholes.get(seed, seed) for seed in seeds)
         edges = dict[tuple[UUID, str, UUID], Body]()
@@ -192,17 +187,9 @@ class PgEntities:
         self, caller: Principal, entities: Sequence[UUID], limit: int
     ) -> list[Body]:
         return (
-            [
-                dict(row)
-                for row in await fetch_rows(
-                    self._pool,
-                    "entity_relations",
-                    caller.tenant,
-                    list(entities),
-                    limit,
-                    caller.readers,
-                )
-            ]
+            await self._fetch_bodies(
+                "entity_relations", caller.tenant, list(entities), limit, caller.readers
+            )
             if entities
             else []
         )
@@ -210,13 +197,13 @@ class PgEntities:
     async def _fetch_nodes(self, caller: Principal, entities: Iterable[UUID]) -> dict[UUID, Body]:
         return {
             row["id"]: dict(row)
-            for row in await fetch_rows(
-                self._pool, "entities_by_id", caller.tenant, list(entities), caller.readers
+            for row in await self._fetch(
+                "entities_by_id", caller.tenant, list(entities), caller.readers
             )
         }
 
 
-def _to_entity_body(row: asyncpg.Record) -> Body:
+def _to_entity_body(row: Body) -> Body:
     return {
         "id": row["id"],
         "type": row["type"],
@@ -232,3 +219,61 @@ def _collect_endpoints(edges: Iterable[Body]) -> list[UUID]:
     return list(
         dict.fromkeys(end for edge in edges for end in (edge["subject_id"], edge["object_id"]))
     )
+
+
+# Apply corrections of entities: the types that people gave them, and those that they merged.
+# Mentions, relations and claims are stored under the corrected entity, together with the one that
+# documents write. Rows that arrive later are corrected when they are inserted.
+
+
+async def write_correction(
+    connection: Connection, data: EntityRetyped | EntityMerged | EntitySplit, offset: int
+) -> None:
+    """Store a correction and apply it to the rows of all generations. Earlier decisions are
+    ignored.
+
+    Blocks until transactions that insert rows of the tenant have ended, and those that begin
+    meanwhile.
+    """
+    entity = (data.tenant, data.entity_id)
+    await connection.execute(load_query("lock_for_entity_correction"), data.tenant)
+    match data:
+        case EntityRetyped(type=entity_type):
+            await connection.execute(load_query("retype_entity"), *entity, entity_type, offset)
+        # An entity cannot be part of itself.
+        case EntityMerged(into=into, into_type=into_type) if into != data.entity_id:
+            await connection.execute(load_query("merge_entity"), *entity, into, into_type, offset)
+        case EntitySplit():
+            await connection.execute(load_query("merge_entity"), *entity, None, None, offset)
+        case _:
+            return
+    await _apply_corrections(connection, data.tenant)
+
+
+async def erase_corrections(
+    connection: Connection,
+    tenant: str,
+    entities: Sequence[UUID] | None = None,
+    before_offset: int | None = None,
+) -> None:
+    """Delete corrections, of all entities of the tenant by default, that were decided before an
+    offset of topic `control`. Rows that are left return to the entities that documents write.
+    """
+    scope = (tenant, None if entities is None else list(entities), before_offset)
+    await connection.execute(load_query("lock_for_entity_correction"), tenant)
+    await connection.execute(load_query("reset_corrections"), *scope)
+    await _apply_corrections(connection, tenant)
+    await connection.execute(load_query("delete_corrections"), *scope)
+
+
+async def _apply_corrections(connection: Connection, tenant: str) -> None:
+    changed = await connection.fetch(load_query("derive_entity_corrections"), tenant)
+    for row in changed:
+        scope = (tenant, row["entity_id"], row["previous_root_id"], row["root_id"])
+        await connection.execute(load_query("correct_mentions"), *scope, row["entity_type"])
+        if row["root_id"] != row["previous_root_id"]:
+            await connection.execute(load_query("correct_relations"), *scope)
+            await connection.execute(load_query("correct_claims"), *scope)
+    if changed:
+        # Cached answers were linked by the entities before.
+        await record_index_change(connection, ALL_GENERATIONS, [tenant])

@@ -14,15 +14,13 @@ from schemas.errors import (
     PermanentError,
     TransientError,
 )
-from sql.advisory_locks import hold_visibility_lock
+from sql.database import Connection, Pool, fetch_row, hold_visibility_lock, load_query
 from sql.errors import translate_database_errors
 from sql.index.generations import (
     generation_not_built_error,
     no_live_generation_error,
     unknown_generation_error,
 )
-from sql.pool import Connection, Pool, fetch_row
-from sql.query_loader import load_query
 
 SWITCH_TIMEOUT_S = 5.0
 """Longest time for which a switch blocks the activation of revisions."""

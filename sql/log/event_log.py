@@ -17,10 +17,10 @@ import asyncpg
 import structlog
 
 from schemas.errors import ConfigurationError, LogUnavailable
-from schemas.records import Headers, Position, Record, StoredRecord
+from schemas.ports.log import LOG_EPOCH
+from schemas.topics import Headers, Position, Record, StoredRecord
+from sql.database import Connection, Pool, fetch_row, fetch_value, load_query
 from sql.errors import translate_log_errors
-from sql.pool import Connection, Pool, fetch_row, fetch_value
-from sql.query_loader import load_query
 
 # Bounds one transaction: readers wait for the oldest open one.
 BATCH_RECORDS = 2000
@@ -64,6 +64,9 @@ class PgLog:
         # Shielded: appends share a transaction, so the cancellation of one caller must not affect
         # the others.
         return await asyncio.shield(positions_future)
+
+    def assign_order(self, position: Position, appended_at: datetime) -> list[int]:
+        return [LOG_EPOCH, position.offset]
 
     async def create_topics(
         self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
@@ -180,7 +183,7 @@ class PgLog:
         row = await fetch_row(self._pool, "stage_reader", group, topic)
         return bool(row and row["leased"])
 
-    async def expire(self) -> None:
+    async def expire(self, unread: Collection[str] = ()) -> None:
         """Delete records past their topic's retention that every reader has finished."""
         with translate_log_errors():
             n_deleted = 1
@@ -191,7 +194,7 @@ class PgLog:
                     # it.
                     await lock_expired_batches(connection)
                     n_deleted = await connection.fetchval(
-                        load_query("expire_events"), BATCH_RECORDS
+                        load_query("expire_events"), BATCH_RECORDS, list(unread)
                     )
                     await connection.execute(
                         load_query("fold_expired_ranges"), UNFOLDED_RANGES, RANGES_PER_FOLD

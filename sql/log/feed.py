@@ -8,10 +8,9 @@ from datetime import datetime
 
 from schemas.errors import CursorAhead, InvalidRequest
 from schemas.ports.feed import EventCount, FeedPage, FeedRecord
+from sql.database import Pool, load_query
 from sql.errors import translate_log_errors
 from sql.log.event_log import to_stored_record
-from sql.pool import Pool
-from sql.query_loader import load_query
 
 MAX_PAYLOAD_BYTES = 65_536
 """Payloads larger than this are omitted."""

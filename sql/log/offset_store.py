@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from schemas.errors import FatalError
-from sql.pool import Pool, execute_many, fetch_rows
+from sql.database import Pool, execute_many, fetch_rows
 
 ConsumerOffsets = Mapping[tuple[str, str], Mapping[int, int]]
 """(group, topic) → partition → next offset to read."""

@@ -18,10 +18,9 @@ import structlog
 
 from schemas.errors import DatabaseUnavailable, TransientError
 from schemas.ports.log import OpenSink, Sink
+from sql.database import Pool, connect, load_query
 from sql.errors import translate_log_errors
 from sql.log.event_log import to_stored_record
-from sql.pool import Pool, connect
-from sql.query_loader import load_query
 
 log = structlog.get_logger(__name__)
 CHANNEL = "anabranch_events"

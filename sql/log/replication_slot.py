@@ -18,8 +18,8 @@ import asyncpg
 
 from schemas.errors import AnabranchError, ConfigurationError
 from schemas.ports.sources import LogicalMessage, PeekedChanges, ReplicationSlot, TableSnapshot
+from sql.database import load_query
 from sql.errors import translate_database_errors
-from sql.query_loader import load_query
 
 TEXT_FORMAT_SETTINGS: Mapping[str, str] = {
     # Values are read as text, so their format must not depend on the source's settings.

@@ -13,15 +13,13 @@ from uuid import UUID
 
 from schemas.events import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.events.control import Scope
-from schemas.records import Record
-from sql.encoding import read_values
+from schemas.topics import Record
+from sql.database import Connection, PgStore, load_query, read_values
 from sql.errors import translate_database_errors
 from sql.index.derived_tables import DERIVED_TABLES
-from sql.index.entity_corrections import erase_corrections
+from sql.index.entities import erase_corrections
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.log.event_log import encode_headers, lock_expired_batches
-from sql.pool import Connection, Pool, execute, execute_many, fetch_row, fetch_rows, fetch_value
-from sql.query_loader import load_query
 
 REVISION_TABLES = (
     *(table.name for table in DERIVED_TABLES.values()),
@@ -43,6 +41,9 @@ AFFECTED_TABLES = (
     "facts",
     "entity_aliases",
     "entity_corrections",
+    "standing_questions",
+    "standing_terms",
+    "answer_changes",
     "lexical_deltas",
     "source_changes",
     "source_rows",
@@ -51,13 +52,20 @@ AFFECTED_TABLES = (
 )
 # Stored with the counts of an erasure: events in the log, documents, documents that sources still
 # have, documents that were sent again meanwhile, and the mark of completion.
-EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER = (
-    "_events",
-    "_subjects",
-    "_seen",
-    "_again",
-    "_done",
-)
+EVENT_COUNT = "_events"
+SUBJECT_COUNT = "_subjects"
+SOURCE_COUNT = "_seen"
+RESENT_COUNT = "_again"
+DONE_MARKER = "_done"
+COUNT_QUERIES = {
+    "documents": "count_documents",
+    "facts": "count_facts",
+    "entity_aliases": "count_aliases",
+    "entity_corrections": "count_corrections",
+    "standing_questions": "count_questions",
+    EVENT_COUNT: "erasable_events",
+    SOURCE_COUNT: "source_names",
+}
 # Prefix of a table whose files may still contain deleted rows, and the mark that the write-ahead
 # log may.
 UNSCRUBBED_PREFIX, WAL_MARKER = "_unscrubbed ", "_wal"
@@ -71,27 +79,23 @@ class CitingRecords:
     feedback: tuple[UUID, ...]
 
 
-class PgErasure:
+class PgErasure(PgStore):
     """Erasure over the tables. Every method may raise DatabaseUnavailable."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def find_documents(self, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """Return the documents in scope that have any rows or keys left."""
-        return [row["id"] for row in await fetch_rows(self._pool, "erasable", tenant, scope, name)]
+        return await self._fetch_column("erasable", tenant, scope, name)
 
     async def find_facts(self, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """Return the facts in scope."""
-        rows = await fetch_rows(self._pool, "erasable_facts", tenant, scope, name)
-        return [row["id"] for row in rows]
+        return await self._fetch_column("erasable_facts", tenant, scope, name)
 
     async def begin(self, receipt: UUID, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """Record the documents in scope and count their rows for the receipt; return the documents.
 
         A repeated call returns the documents that the first one recorded.
         """
-        subject_rows = await fetch_rows(self._pool, "erasure_subjects", receipt)
+        subject_rows = await self._fetch("erasure_subjects", receipt)
         subjects = [row["subject"] for row in subject_rows]
         # Counted once: after a crash the rows may be half deleted.
         if await self.has_begun(receipt):
@@ -114,46 +118,28 @@ class PgErasure:
                     )
                     for table in COUNTED_TABLES
                 }
-                counts_by_place["documents"] = await connection.fetchval(
-                    load_query("count_documents"), documents
-                )
+                for place, query in COUNT_QUERIES.items():
+                    counts_by_place[place] = await connection.fetchval(load_query(query), documents)
                 counts_by_place["dead_letters"] = await connection.fetchval(
                     load_query("count_dead_letters"), [*documents, *events]
                 )
-                counts_by_place["facts"] = await connection.fetchval(
-                    load_query("count_facts"), documents
-                )
-                counts_by_place["entity_aliases"] = await connection.fetchval(
-                    load_query("count_aliases"), documents
-                )
-                counts_by_place["entity_corrections"] = await connection.fetchval(
-                    load_query("count_corrections"), documents
-                )
                 n_entities = await connection.fetchval(load_query("count_named"), documents)
-                counts_by_place |= {
-                    EVENT_COUNT: await connection.fetchval(
-                        load_query("erasable_events"), documents
-                    ),
-                    SUBJECT_COUNT: len(documents) - counts_by_place["facts"] - n_entities,
-                }
-                counts_by_place[SOURCE_COUNT] = await connection.fetchval(
-                    load_query("source_names"), documents
-                )
+                n_facts = counts_by_place["facts"]
+                counts_by_place[SUBJECT_COUNT] = len(documents) - n_facts - n_entities
                 rows = [(receipt, place, count) for place, count in counts_by_place.items()]
                 await connection.executemany(load_query("insert_erasure_count"), rows)
         return documents
 
     async def has_begun(self, receipt: UUID) -> bool:
         """Return whether the documents of this receipt were recorded."""
-        return bool(await fetch_value(self._pool, "has_erasure_counts", receipt))
+        return bool(await self._fetch_value("has_erasure_counts", receipt))
 
     async def add_subjects(self, unreadable: Mapping[UUID, Collection[UUID]]) -> None:
         """Add documents that became unreadable by a receipt's destroyed keys and that no row names.
 
         Receipts that are still open delete the remaining data of these documents when they resume.
         """
-        await execute_many(
-            self._pool,
+        await self._execute_many(
             "add_unreadable_subjects",
             [(receipt, sorted(documents)) for receipt, documents in unreadable.items()],
         )
@@ -162,24 +148,18 @@ class PgErasure:
         self, tenant: str, documents: Collection[UUID]
     ) -> dict[UUID, list[int]]:
         """Return document → latest order, for documents that are not withdrawn."""
-        return {
-            row["id"]: row["latest"]
-            for row in await fetch_rows(self._pool, "unwithdrawn_orders", tenant, list(documents))
-        }
+        return await self._fetch_pairs("unwithdrawn_orders", tenant, list(documents))
 
     async def has_pending_withdrawal(self, orders: Mapping[UUID, list[int]]) -> bool:
         """Return whether any of these documents is not yet withdrawn up to its order."""
-        rows = await fetch_rows(self._pool, "withdrawn_orders", list(orders))
+        rows = await self._fetch("withdrawn_orders", list(orders))
         return any(row["withdrawn"] is None or row["withdrawn"] < orders[row["id"]] for row in rows)
 
     async def fetch_latest_orders(
         self, tenant: str, documents: Sequence[UUID]
     ) -> dict[UUID, list[int]]:
         """Return document → latest order, including withdrawals."""
-        return {
-            row["id"]: row["latest"]
-            for row in await fetch_rows(self._pool, "latest_orders", tenant, list(documents))
-        }
+        return await self._fetch_pairs("latest_orders", tenant, list(documents))
 
     async def fetch_time(self) -> datetime:
         """Return the current time by the clock of the database."""
@@ -189,17 +169,11 @@ class PgErasure:
 
     async def fetch_content_sizes(self, documents: Sequence[UUID]) -> dict[str, int]:
         """Return SHA-256 → size in bytes for the contents of all revisions."""
-        return {
-            row["content_sha256"]: row["size"]
-            for row in await fetch_rows(self._pool, "content_sizes", list(documents))
-        }
+        return await self._fetch_pairs("content_sizes", list(documents))
 
     async def fetch_event_ids(self, documents: Sequence[UUID], *, before: datetime) -> list[UUID]:
         """Return internal ids of the producers' events; uploads only if they began `before`."""
-        return [
-            row["id"]
-            for row in await fetch_rows(self._pool, "erasable_ids", list(documents), before)
-        ]
+        return await self._fetch_column("erasable_ids", list(documents), before)
 
     async def fetch_record_blobs(
         self, documents: Sequence[UUID], events: Sequence[UUID]
@@ -207,10 +181,11 @@ class PgErasure:
         """Return blob keys of dead-lettered records; events that named no document are found by
         their ids.
         """
-        return [
-            row["key"]
-            for row in await fetch_rows(self._pool, "record_blobs", [*documents, *events])
-        ]
+        return await self._fetch_column("record_blobs", [*documents, *events])
+
+    async def erase_dead_letters(self, subjects: Sequence[UUID], blobs: Sequence[str]) -> None:
+        """Delete dead letters about these documents or events whose blobs were deleted."""
+        await self._execute("erase_dead_letters", list(subjects), list(blobs))
 
     async def find_citing_records(
         self, tenant: str, documents: Sequence[UUID], *, all_of_tenant: bool
@@ -235,17 +210,16 @@ class PgErasure:
 
     async def erase_citing_records(self, receipt: UUID, citing: CitingRecords) -> None:
         """Clear the contents of citing runs and delete citing feedback, in one transaction."""
-        with translate_database_errors():
-            async with self._pool.acquire() as connection, connection.transaction():
-                removed = {
-                    "runs": await _execute_and_count(
-                        connection, load_query("erase_runs"), list(citing.runs)
-                    ),
-                    "feedback": await _execute_and_count(
-                        connection, load_query("erase_feedback"), list(citing.feedback)
-                    ),
-                }
-                await self._add_counts(connection, receipt, removed)
+        async with self._transaction() as connection:
+            removed = {
+                "runs": await _execute_and_count(
+                    connection, load_query("erase_runs"), list(citing.runs)
+                ),
+                "feedback": await _execute_and_count(
+                    connection, load_query("erase_feedback"), list(citing.feedback)
+                ),
+            }
+            await self._add_counts(connection, receipt, removed)
 
     async def erase_rows(
         self,
@@ -255,65 +229,68 @@ class PgErasure:
         *,
         before: datetime,
         readable: bool,
+        deleted_blobs: Sequence[str] | None = None,
     ) -> None:
-        """Delete the documents' rows in one transaction. Jobs from `before` on stay.
+        """Delete the documents' rows in one transaction. Jobs from `before` on stay, and so do dead
+        letters with other blobs than these: they came since, and the blobs are found by them.
 
         Takes the documents' locks, which waits for workers that have not yet seen that the keys are
         destroyed.
         """
         document_ids, events = list(documents), await self.fetch_event_ids(documents, before=before)
-        with translate_database_errors():
-            async with self._pool.acquire() as connection, connection.transaction():
-                # First: a worker that decrypted an event earlier must not write after the deletion.
-                await connection.execute(load_query("lock_erased_documents"), document_ids)
-                n_source_changes = await _execute_and_count(
-                    connection, load_query("erase_source_changes"), tenant, document_ids
-                )
-                await connection.execute(load_query("erase_source_names"), document_ids)
-                # Before the first record of the log is deleted, as in `PgLog.expire`.
-                await lock_expired_batches(connection)
-                await connection.execute(load_query("erase_ingress_events"), document_ids, events)
-                await connection.execute(load_query("erase_ingress_payloads"), events)
+        async with self._transaction() as connection:
+            # First: a worker that decrypted an event earlier must not write after the deletion.
+            await connection.execute(load_query("lock_erased_documents"), document_ids)
+            n_source_changes = await _execute_and_count(
+                connection, load_query("erase_source_changes"), tenant, document_ids
+            )
+            await connection.execute(load_query("erase_source_names"), document_ids)
+            # Before the first record of the log is deleted, as in `PgLog.expire`.
+            await lock_expired_batches(connection)
+            await connection.execute(load_query("erase_ingress_events"), document_ids, events)
+            await connection.execute(load_query("erase_ingress_payloads"), events)
+            await connection.execute(
+                load_query("erase_outcomes"),
+                list(map(str, document_ids)),
+                list(map(str, events)),
+            )
+            for table in REVISION_TABLES:
                 await connection.execute(
-                    load_query("erase_outcomes"),
-                    list(map(str, document_ids)),
-                    list(map(str, events)),
+                    load_query("erase_withdrawn_rows", table=table), document_ids
                 )
-                for table in REVISION_TABLES:
-                    await connection.execute(
-                        load_query("erase_withdrawn_rows", table=table), document_ids
-                    )
-                for table in DOCUMENT_TABLES:
-                    await connection.execute(
-                        load_query("erase_rows_of_documents", table=table), [*document_ids, *events]
-                    )
-                await connection.execute(load_query("erase_dead_letters"), [*document_ids, *events])
-                await connection.execute(load_query("erase_jobs"), document_ids, before)
-                await connection.execute(load_query("erase_document_rows"), document_ids, readable)
-                await connection.execute(load_query("delete_erased_owners"), document_ids)
-                await connection.execute(load_query("erase_amendments"), document_ids)
-                await connection.execute(load_query("erase_facts"), document_ids, readable)
-                await connection.execute(load_query("erase_aliases"), document_ids)
-                if await connection.fetchval(load_query("count_corrections"), document_ids):
-                    await erase_corrections(connection, tenant, document_ids)
-                # Cached answers may quote the erased documents.
-                await record_index_change(connection, ALL_GENERATIONS, [tenant])
-                # In the same transaction, so that a repeated erasure adds nothing twice.
-                await self._add_counts(connection, receipt, {"source_changes": n_source_changes})
+            for table in DOCUMENT_TABLES:
+                await connection.execute(
+                    load_query("erase_rows_of_documents", table=table), [*document_ids, *events]
+                )
+            await connection.execute(
+                load_query("erase_dead_letters"), [*document_ids, *events], deleted_blobs
+            )
+            await connection.execute(load_query("erase_jobs"), document_ids, before)
+            await connection.execute(load_query("erase_document_rows"), document_ids, readable)
+            await connection.execute(load_query("delete_erased_owners"), document_ids)
+            await connection.execute(load_query("erase_amendments"), document_ids)
+            await connection.execute(load_query("erase_facts"), document_ids, readable)
+            await connection.execute(load_query("erase_aliases"), document_ids)
+            await connection.execute(load_query("erase_questions"), document_ids)
+            if await connection.fetchval(load_query("count_corrections"), document_ids):
+                await erase_corrections(connection, tenant, document_ids)
+            # Cached answers may quote the erased documents.
+            await record_index_change(connection, ALL_GENERATIONS, [tenant])
+            # In the same transaction, so that a repeated erasure adds nothing twice.
+            await self._add_counts(connection, receipt, {"source_changes": n_source_changes})
 
     async def replace_event(self, offset: int, record: Record) -> None:
         """Replace the content of a record of the Postgres log; its offset stays."""
         headers = encode_headers(record.headers)
-        await execute(self._pool, "replace_event", record.topic, offset, headers, record.value)
+        await self._execute("replace_event", record.topic, offset, headers, record.value)
 
     async def erase_late_jobs(self, documents: Sequence[UUID], *, before: datetime) -> None:
         """Delete jobs that were opened while the rows were deleted."""
-        await execute(self._pool, "erase_jobs", list(documents), before)
+        await self._execute("erase_jobs", list(documents), before)
 
     async def fetch_running_replays(self) -> dict[UUID, int]:
         """Return replay → records read, for replays that a process has leased."""
-        rows = await fetch_rows(self._pool, "running_replays")
-        return {row["id"]: row["read"] for row in rows}
+        return await self._fetch_pairs("running_replays")
 
     async def add_counts(self, receipt: UUID, counts: Mapping[str, int]) -> None:
         with translate_database_errors():
@@ -322,22 +299,21 @@ class PgErasure:
 
     async def record_items(self, receipt: UUID, place: str, items: Sequence[UUID]) -> None:
         """Record items before they are deleted, so that a resumed erasure counts each once."""
-        await execute(self._pool, "record_erasure_items", receipt, place, list(items))
+        await self._execute("record_erasure_items", receipt, place, list(items))
 
     async def is_done(self, receipt: UUID) -> bool:
         return DONE_MARKER in await self.fetch_counts(receipt)
 
     async def mark_done(self, receipt: UUID) -> None:
-        await execute(self._pool, "erasure_done", receipt, DONE_MARKER)
+        await self._execute("erasure_done", receipt, DONE_MARKER)
 
     async def fetch_counts(self, receipt: UUID) -> dict[str, int]:
         """Return place → count, over all attempts."""
-        rows = await fetch_rows(self._pool, "erasure_counts", receipt)
-        return {row["place"]: row["removed"] for row in rows}
+        return await self._fetch_pairs("erasure_counts", receipt)
 
     async def count_unmentioned_aliases(self, tenant: str) -> int:
         """Count the aliases from people, removed ones too, whose entity no document mentions."""
-        return int(await fetch_value(self._pool, "count_unmentioned_aliases", tenant))
+        return int(await self._fetch_value("count_unmentioned_aliases", tenant))
 
     async def _add_counts(
         self, connection: Connection, receipt: UUID, removed: Mapping[str, int]
@@ -369,16 +345,14 @@ async def write_erasure_event(
             await connection.execute(load_query("complete_erasure"), *counts, *rest)
             # Already deleted, unless the tables are rebuilt from events that stay readable.
             await connection.execute(load_query("erase_tenant_aliases"), data.receipt_id, offset)
+            await connection.execute(load_query("erase_tenant_questions"), data.receipt_id)
             tenant = await connection.fetchval(load_query("erased_tenant"), data.receipt_id)
             if tenant is not None:
                 await erase_corrections(connection, tenant, before_offset=offset)
 
 
-class PgErasureReceipts:
+class PgErasureReceipts(PgStore):
     """Receipts in the table `erasures`. An open one has no `completed_at`."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def open(self, erasure: ErasureRequested) -> None:
         with translate_database_errors():
@@ -386,16 +360,15 @@ class PgErasureReceipts:
                 await write_erasure_event(connection, erasure, 0)
 
     async def find(self, tenant: str, receipt_id: UUID) -> Mapping[str, Any] | None:
-        row = await fetch_row(self._pool, "find_erasure", tenant, receipt_id)
+        row = await self._fetch_row("find_erasure", tenant, receipt_id)
         return dict(row) if row else None
 
     async def list_completed(self, tenant: str) -> list[UUID]:
-        rows = await fetch_rows(self._pool, "completed_erasures", tenant)
-        return [row["receipt_id"] for row in rows]
+        return await self._fetch_column("completed_erasures", tenant)
 
     async def count_unknown(self, receipts: Sequence[UUID]) -> int:
         """Return how many of these receipts are unknown."""
-        return int(await fetch_value(self._pool, "count_unknown_erasures", list(receipts)))
+        return int(await self._fetch_value("count_unknown_erasures", list(receipts)))
 
-    async def list_newest(self, tenant: str, limit: int) -> list[Mapping[str, Any]]:
-        return [dict(row) for row in await fetch_rows(self._pool, "newest_erasures", tenant, limit)]
+    async def list_newest(self, tenant: str, limit: int) -> list[dict[str, Any]]:
+        return await self._fetch_bodies("newest_erasures", tenant, limit)

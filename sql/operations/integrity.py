@@ -6,30 +6,15 @@ arrived.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from schemas.ids import fingerprint
+from sql.database import Pool, load_query
 from sql.errors import translate_database_errors
 from sql.index.derived_tables import DERIVED_TABLES
-from sql.pool import Pool
-from sql.query_loader import load_query
 
-VISIBLE_TABLES = (
-    "documents",
-    "texts",
-    "parent_chunks",
-    "child_chunks",
-    "chunk_vectors",
-    "chunk_states",
-    "entity_mentions",
-    "relations",
-    "claims",
-    "visible",
-    "lexical_counts",
-    "corpus_counts",
-)
 CROSS_DOCUMENT_TABLES = ("visible", "lexical_counts", "corpus_counts")
-HISTORY_TABLES = ("document_revisions", "tombstones", "chunk_history")
 
 
 async def check_integrity(pool: Pool, *, assume_idle: bool = False) -> dict[str, int]:
@@ -81,11 +66,15 @@ async def compute_checksum(
         row["name"]: {"rows": row["rows"], "checksum": fingerprint(row["total"])} for row in rows
     }
     empty = {"rows": 0, "checksum": fingerprint("0")}
-    tables = {
-        table: sums_by_table.get(table, empty)
-        for table in (VISIBLE_TABLES + HISTORY_TABLES if include_history else VISIBLE_TABLES)
-    }
+    names = _list_tables("checksum_visible")
+    names += _list_tables("checksum_history") if include_history else []
+    tables = {table: sums_by_table.get(table, empty) for table in names}
     return {"tables": tables, "checksum": fingerprint(tables)}
+
+
+def _list_tables(query: str) -> list[str]:
+    """List the tables of a checksum. Its result lacks those without rows."""
+    return re.findall(r"select '(\w+)'", load_query(query))
 
 
 async def find_differing_tables(pool: Pool, first: str, second: str) -> list[str]:
@@ -112,7 +101,7 @@ async def find_differing_tables(pool: Pool, first: str, second: str) -> list[str
             ]
     return [
         table
-        for table in VISIBLE_TABLES
+        for table in _list_tables("checksum_visible")
         if not (n_differing_revisions and table in CROSS_DOCUMENT_TABLES)
         and sums[0].get(table) != sums[1].get(table)
     ]

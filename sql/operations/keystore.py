@@ -9,9 +9,8 @@ from uuid import UUID
 
 from schemas.errors import ConfigurationError
 from schemas.ports.keys import StoredKey
+from sql.database import Connection, PgStore, load_query
 from sql.errors import translate_database_errors
-from sql.pool import Connection, Pool, execute, execute_many, fetch_row, fetch_rows, fetch_value
-from sql.query_loader import load_query
 
 ALL_TENANTS = ""
 
@@ -34,11 +33,8 @@ class MasterKeyRotation:
     mac: Callable[[bytes], bytes]
 
 
-class PgKeystore:
+class PgKeystore(PgStore):
     """Implements `schemas.ports.keys.Keystore`. Every method may raise DatabaseUnavailable."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def get_or_create(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
         columns = (
@@ -48,72 +44,63 @@ class PgKeystore:
             [key.wrapped_key for key in proposed],
             [key.slot for key in proposed],
         )
-        rows = await fetch_rows(self._pool, "obtain_keys", *columns)
+        rows = await self._fetch("obtain_keys", *columns)
         keys_by_subject = {(row["tenant"], row["subject"]): StoredKey(**row) for row in rows}
         # Not the proposed keys: another process may have created one for the subject first.
         return [keys_by_subject[key.tenant, key.subject] for key in proposed]
 
     async def fetch(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
-        rows = await fetch_rows(self._pool, "keys_by_id", list(ids))
+        rows = await self._fetch("keys_by_id", list(ids))
         return {row["id"]: StoredKey(**row) for row in rows}
 
     async def fetch_current_ids(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
-        return [
-            row["id"]
-            for row in await fetch_rows(self._pool, "current_key_ids", tenant, list(subjects))
-        ]
+        return await self._fetch_column("current_key_ids", tenant, list(subjects))
 
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
-        await execute(self._pool, "destroy_keys", tenant, list(keys))
+        await self._execute("destroy_keys", tenant, list(keys))
 
     async def fetch_destroyed_slots(self) -> list[int]:
         """Return the key file slots whose shares must be overwritten."""
-        rows = await fetch_rows(self._pool, "destroyed_slots")
-        return [row["slot"] for row in rows]
+        return await self._fetch_column("destroyed_slots")
 
     async def fetch_last_slot(self) -> int | None:
         """Return the highest slot that a key refers to."""
-        slot: int | None = await fetch_value(self._pool, "last_slot")
+        slot: int | None = await self._fetch_value("last_slot")
         return slot
 
     async def record_readable_tenants(self, tenants: Sequence[str]) -> None:
         """Record tenants whose events stay unencrypted from now on; ALL_TENANTS selects all."""
-        await execute_many(self._pool, "add_readable_tenant", [(tenant,) for tenant in tenants])
+        await self._execute_many("add_readable_tenant", [(tenant,) for tenant in tenants])
 
     async def fetch_readable_since(self, tenant: str) -> datetime | None:
         """Return when a tenant's events were first stored unencrypted; None if never."""
-        since: datetime | None = await fetch_value(
-            self._pool, "readable_since", tenant, ALL_TENANTS
-        )
+        since: datetime | None = await self._fetch_value("readable_since", tenant, ALL_TENANTS)
         return since
 
     async def fetch_unsigned_below(self) -> tuple[bytes, bytes] | None:
         """Return the offsets (JSON) below which unsigned events are accepted and their MAC; None if
         unset.
         """
-        row = await fetch_row(self._pool, "unsigned_events")
+        row = await self._fetch_row("unsigned_events")
         return (row["below"], row["mac"]) if row else None
 
     async def record_unsigned_below(self, below: bytes, mac: bytes) -> tuple[bytes, bytes]:
         """Record the offsets unless another process was first; return the recorded ones."""
-        await execute(self._pool, "insert_unsigned_events", below, mac)
+        await self._execute("insert_unsigned_events", below, mac)
         stored = await self.fetch_unsigned_below()
         assert stored is not None, "the row is never deleted"
         return stored
 
     async def fetch_fingerprint(self) -> str | None:
         """Return the fingerprint of the master key; None before the first one is recorded."""
-        fingerprint: str | None = await fetch_value(self._pool, "master_fingerprint")
+        fingerprint: str | None = await self._fetch_value("master_fingerprint")
         return fingerprint
 
     async def fetch_signing_keys(self) -> dict[str, bytes]:
         """Return the signing keys of former master keys by fingerprint, wrapped with the present
         one.
         """
-        return {
-            row["fingerprint"]: row["wrapped"]
-            for row in await fetch_rows(self._pool, "signing_keys")
-        }
+        return await self._fetch_pairs("signing_keys")
 
     async def rotate(self, rotation: MasterKeyRotation) -> int:
         """Rewrap all keys in one transaction and return how many there are.
@@ -122,60 +109,54 @@ class PgKeystore:
         Raises ConfigurationError with code PROCESSES_CONNECTED if other processes are connected,
         since they would continue with the old key.
         """
-        with translate_database_errors():
-            async with self._pool.acquire() as connection, connection.transaction():
-                await connection.execute("set local lock_timeout = '5s'")
-                # Before the check: a process that connects later waits for these tables.
-                await connection.execute(LOCK_KEY_TABLES)
-                if n_connections := await connection.fetchval(
-                    load_query("count_other_connections")
-                ):
-                    raise ConfigurationError(
-                        f"{n_connections} connections of other processes to this database are "
-                        "open.",
-                        code="PROCESSES_CONNECTED",
-                        remedy=(
-                            "Stop every worker, API and `up`, which have the old master key in "
-                            "memory, then try again."
-                        ),
-                    )
-                keys = [
-                    StoredKey(**row) for row in await connection.fetch(load_query("wrapped_keys"))
+        async with self._transaction() as connection:
+            await connection.execute("set local lock_timeout = '5s'")
+            # Before the check: a process that connects later waits for these tables.
+            await connection.execute(LOCK_KEY_TABLES)
+            if n_connections := await connection.fetchval(load_query("count_other_connections")):
+                raise ConfigurationError(
+                    f"{n_connections} connections of other processes to this database are open.",
+                    code="PROCESSES_CONNECTED",
+                    remedy=(
+                        "Stop every worker, API and `up`, which have the old master key in "
+                        "memory, then try again."
+                    ),
+                )
+            keys = [StoredKey(**row) for row in await connection.fetch(load_query("wrapped_keys"))]
+            # Bounds the size of one statement; the whole rotation is one transaction.
+            for start in range(0, len(keys), ROTATION_BATCH_KEYS):
+                rewrapped = [
+                    rotation.rewrap(key) for key in keys[start : start + ROTATION_BATCH_KEYS]
                 ]
-                # Bounds the size of one statement; the whole rotation is one transaction.
-                for start in range(0, len(keys), ROTATION_BATCH_KEYS):
-                    rewrapped = [
-                        rotation.rewrap(key) for key in keys[start : start + ROTATION_BATCH_KEYS]
-                    ]
-                    await connection.execute(
-                        load_query("rewrap_keys"),
-                        [key.id for key in rewrapped],
-                        [key.wrapped_key for key in rewrapped],
-                        [key.slot for key in rewrapped],
-                    )
-                for row in await connection.fetch(load_query("signing_keys")):
-                    await connection.execute(
-                        load_query("rewrap_signing_key"),
-                        row["fingerprint"],
-                        rotation.rewrap_signing(row["fingerprint"], row["wrapped"]),
-                    )
                 await connection.execute(
-                    load_query("insert_signing_key"),
-                    rotation.old_fingerprint,
-                    rotation.old_signing_key,
+                    load_query("rewrap_keys"),
+                    [key.id for key in rewrapped],
+                    [key.wrapped_key for key in rewrapped],
+                    [key.slot for key in rewrapped],
                 )
-                for row in await connection.fetch(load_query("unsigned_events")):
-                    await connection.execute(
-                        load_query("replace_unsigned_mac"), rotation.mac(row["below"])
-                    )
+            for row in await connection.fetch(load_query("signing_keys")):
                 await connection.execute(
-                    load_query("replace_master_fingerprint"), rotation.new_fingerprint
+                    load_query("rewrap_signing_key"),
+                    row["fingerprint"],
+                    rotation.rewrap_signing(row["fingerprint"], row["wrapped"]),
                 )
+            await connection.execute(
+                load_query("insert_signing_key"),
+                rotation.old_fingerprint,
+                rotation.old_signing_key,
+            )
+            for row in await connection.fetch(load_query("unsigned_events")):
+                await connection.execute(
+                    load_query("replace_unsigned_mac"), rotation.mac(row["below"])
+                )
+            await connection.execute(
+                load_query("replace_master_fingerprint"), rotation.new_fingerprint
+            )
         return len(keys)
 
     async def fetch_key_file(self) -> UUID | None:
         """Return the id of the key file with the keys' shares; None if no key has a share."""
-        key_file: UUID | None = await fetch_value(self._pool, "key_file")
+        key_file: UUID | None = await self._fetch_value("key_file")
         return key_file
 
     async def ensure_master_key(self, fingerprint: str, key_file: UUID | None = None) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,10 +14,10 @@ import asyncpg
 
 from schemas.errors import AnabranchError
 from schemas.ports.consumers import Pause
+from schemas.ports.stage_ports import ReportProgress
+from sql.database import PgStore, Pool, fetch_row, fetch_rows, load_query
 from sql.errors import translate_database_errors
 from sql.operations.migrate import read_migrations
-from sql.pool import Pool, execute, fetch_row, fetch_rows
-from sql.query_loader import load_query
 
 STATUS_TTL_S = 60.0
 """A status expires this long after its renewal, since a killed process cannot clear it."""
@@ -177,15 +178,11 @@ async def fetch_lock_holder(pool: Pool, seconds: float) -> dict[str, Any] | None
     return dict(row) if row else None
 
 
-class PgReaderStatus:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
+class PgReaderStatus(PgStore):
     async def set_paused(
         self, reader: str, topic: str, partition: int, reason: AnabranchError
     ) -> None:
-        await execute(
-            self._pool,
+        await self._execute(
             "upsert_reader_status",
             reader,
             topic,
@@ -197,14 +194,36 @@ class PgReaderStatus:
         )
 
     async def clear_paused(self, reader: str, topic: str, partition: int) -> None:
-        await execute(self._pool, "delete_reader_status", reader, topic, partition)
+        await self._execute("delete_reader_status", reader, topic, partition)
 
     async def list_current(self) -> list[Pause]:
         """Return statuses that have not expired."""
-        return [
-            Pause(**dict(row))
-            for row in await fetch_rows(self._pool, "reader_status", STATUS_TTL_S)
-        ]
+        return [Pause(**dict(row)) for row in await self._fetch("reader_status", STATUS_TTL_S)]
+
+
+PROGRESS_INTERVAL_S = 1.0
+
+
+class PgProgress(PgStore):
+    def __init__(
+        self, pool: Pool, generation: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(pool)
+        self._generation, self._clock = generation, clock
+
+    def begin(self, stage: str, document_id: UUID, order: Sequence[int]) -> ReportProgress:
+        due_at = self._clock() + PROGRESS_INTERVAL_S
+
+        async def report(done: int, total: int) -> None:
+            nonlocal due_at
+            # Most reactions end before: they cost no statement.
+            if self._clock() >= due_at:
+                due_at = self._clock() + PROGRESS_INTERVAL_S
+                await self._execute(
+                    "store_progress", self._generation, stage, document_id, order, done, total
+                )
+
+        return report
 
 
 async def fetch_received_times(pool: Pool, events: Sequence[UUID]) -> Mapping[UUID, datetime]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from schemas.records import Position
-from sql.pool import Pool, execute, fetch_row, fetch_rows, fetch_value
+from schemas.topics import Position
+from sql.database import PgStore
 
 # A replay whose process was killed continues elsewhere after this time.
 LEASE_S = 15
@@ -60,13 +60,9 @@ class OpenDeadLetter:
     appended_at: Any
 
 
-class PgReplays:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
+class PgReplays(PgStore):
     async def insert(self, replay: Replay, total: int) -> None:
-        await execute(
-            self._pool,
+        await self._execute(
             "insert_replay",
             replay.id,
             replay.tenant,
@@ -86,25 +82,20 @@ class PgReplays:
         self, tenant: str, replay: UUID | None, limit: int
     ) -> list[dict[str, Any]]:
         """Return one replay, or the newest ones."""
-        return [
-            dict(row) for row in await fetch_rows(self._pool, "list_replays", tenant, replay, limit)
-        ]
+        return await self._fetch_bodies("list_replays", tenant, replay, limit)
 
     async def set_state(
         self, tenant: str, replay: UUID, from_states: Sequence[str], to_state: str
     ) -> bool:
         """Change the state; return whether the replay was in one of `from_states`."""
         return (
-            await fetch_value(
-                self._pool, "set_replay_state", tenant, replay, list(from_states), to_state
-            )
+            await self._fetch_value("set_replay_state", tenant, replay, list(from_states), to_state)
             is not None
         )
 
     async def acquire(self, owner: UUID, stages: Sequence[tuple[str, str | None]]) -> Replay | None:
         """Lease the oldest unleased replay of a stage that this process hosts."""
-        row = await fetch_row(
-            self._pool,
+        row = await self._fetch_row(
             "lease_replay",
             owner,
             [f"{stage}/{generation or ''}" for stage, generation in stages],
@@ -119,8 +110,7 @@ class PgReplays:
         process.
         """
         return (
-            await fetch_value(
-                self._pool,
+            await self._fetch_value(
                 "record_replay_progress",
                 replay,
                 owner,
@@ -135,28 +125,27 @@ class PgReplays:
         )
 
     async def renew_lease(self, owner: UUID, replay: UUID) -> None:
-        await execute(self._pool, "renew_replay_lease", replay, owner, float(LEASE_S))
+        await self._execute("renew_replay_lease", replay, owner, float(LEASE_S))
 
     async def finish(self, owner: UUID, replay: UUID, error: str | None) -> None:
-        await execute(self._pool, "finish_replay", replay, owner, error)
+        await self._execute("finish_replay", replay, owner, error)
 
     async def delete_claims(self, generation: str, stage: str, events: Sequence[UUID]) -> None:
         """Delete claims, so that the events are processed as if they were new."""
-        await execute(self._pool, "delete_claims", generation, stage, list(events))
+        await self._execute("delete_claims", generation, stage, list(events))
 
     async def reopen_ingress_events(self, events: Mapping[UUID, str]) -> None:
         """Reopen ingress events (id → payload hash), so that ingress reacts to them again.
 
         An event with another payload under the same id stays closed.
         """
-        await execute(self._pool, "reopen_ingress_events", list(events), list(events.values()))
+        await self._execute("reopen_ingress_events", list(events), list(events.values()))
 
     async def list_open_dead_letters(
         self, tenant: str, selection: Mapping[str, Any]
     ) -> list[OpenDeadLetter]:
         """Return open dead letters by `event_ids`, `stage`, `code`, `document_id`, oldest first."""
-        rows = await fetch_rows(
-            self._pool,
+        rows = await self._fetch(
             "open_dead_letters",
             tenant,
             *map(selection.get, ("event_ids", "stage", "code", "document_id")),
@@ -176,12 +165,12 @@ class PgReplays:
         ]
 
     async def list_collection_documents(self, tenant: str, collection: str) -> frozenset[UUID]:
-        rows = await fetch_rows(self._pool, "collection_documents", tenant, collection)
+        rows = await self._fetch("collection_documents", tenant, collection)
         return frozenset(row["id"] for row in rows)
 
     async def list_dead_letter_causes(self, tenant: str) -> list[dict[str, Any]]:
         """Return open dead letters by stage and code, most frequent first."""
-        return [dict(row) for row in await fetch_rows(self._pool, "dead_letter_causes", tenant)]
+        return await self._fetch_bodies("dead_letter_causes", tenant)
 
 
 def _parse_replay(row: Any) -> Replay:

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import asyncpg
 import structlog
 
+from sql.database import Connection, Pool, load_query
 from sql.errors import translate_database_errors
-from sql.pool import Connection, Pool
-from sql.query_loader import load_query
 
 log = structlog.get_logger(__name__)
 REWRITE_LIMIT_BYTES = 32 * 2**20

@@ -1,7 +1,8 @@
 -- name: upsert_collection_profile
--- Store the default profile that was decided at offset $4 of topic `control`, unless a later decision is stored.
-insert into collection_profiles as p (tenant, collection, default_profile, decided_at) values ($1, $2, $3, $4)
-on conflict (tenant, collection) do update set default_profile = excluded.default_profile, decided_at = excluded.decided_at
+-- Store the settings that were decided at offset $7 of topic `control`, unless a later decision is stored.
+insert into collection_profiles as p (tenant, collection, default_profile, chunking, chunk, extract, decided_at) values ($1, $2, $3, $4, $5, $6, $7)
+on conflict (tenant, collection) do update set default_profile = excluded.default_profile, chunking = excluded.chunking, chunk = excluded.chunk,
+  extract = excluded.extract, decided_at = excluded.decided_at
 where p.decided_at < excluded.decided_at
 
 -- name: insert_collection_deletion
@@ -33,13 +34,13 @@ with counted as (
   select name from counted
   -- A name without documents is for callers only that see the whole tenant.
   union select collection from collection_profiles
-  where tenant = $1 and default_profile is not null and $2::text[] is null and ($3::text is null or collection = $3)
+  where tenant = $1 and (default_profile is not null or chunk is not null or extract is not null) and $2::text[] is null and ($3::text is null or collection = $3)
   union select collection from collection_deletions
   where tenant = $1 and $2::text[] is null and case when $3::text is null then completed_at is null else collection = $3 end
 )
 select
   n.name, coalesce(c.documents, 0) as documents, coalesce(c.chunks, 0) as chunks, coalesce(c.languages, '{}') as languages,
-  p.default_profile, x.id as deletion_id, x.requested_at, x.completed_at
+  p.default_profile, p.chunking, p.chunk, p.extract, x.id as deletion_id, x.requested_at, x.completed_at
 from names n
 left join counted c on c.name is not distinct from n.name
 left join collection_profiles p on p.tenant = $1 and p.collection = n.name
@@ -49,6 +50,10 @@ left join lateral (
   order by requested_at desc, id limit 1
 ) x on true
 order by n.name nulls last
+
+-- name: collection_processing
+-- How documents of collection $2 of tenant $1 are split, and what is extracted from them.
+select chunk, extract from collection_profiles where tenant = $1 and collection = $2
 
 -- name: default_profiles
 -- Default profiles of the collections $2 of tenant $1 that have one. Readers $3 must be able to read a document.

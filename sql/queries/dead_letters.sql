@@ -1,5 +1,5 @@
 -- name: dead_letters
--- Open dead letters, newest first, with the names of their documents.
+-- Open dead letters with the names of their documents, in a `PageOrder` after the row of $3 and $4.
 -- Names come from the document, or from the event itself if it failed at ingress. Events without a readable tenant
 -- belong to the default tenant. $7 part of the error or of a name of the document,
 -- ids from $8 to $9.
@@ -7,15 +7,16 @@ select
   l.event_id, l.stage, nullif(l.generation, '') as generation, l.original_type, l.document_id, l.log_topic as topic, l.log_partition as partition, l.log_offset as "offset",
   l.code, l.detail, l.remedy, l.traceback, l.attempts, l.producer_event_id, l.producer_source, l.dead_lettered_at,
   coalesce(l.document_summary ->> 'external_id', d.external_id) as external_id, coalesce(l.document_summary ->> 'title', d.title) as title,
-  coalesce(l.document_summary ->> 'filename', d.filename) as filename, coalesce(l.document_summary ->> 'source_uri', d.source_uri) as source_uri
+  coalesce(l.document_summary ->> 'filename', d.filename) as filename, coalesce(l.document_summary ->> 'source_uri', d.source_uri) as source_uri,
+  {sort_key} as sort_value
 from dead_letters l
 left join documents d on d.id = l.document_id and d.tenant = $1
 where coalesce(l.tenant, 'default') = $1 and l.closed_at is null and ($2::text is null or l.stage = $2) and ($6::text is null or l.code = $6)
-  and ($3::timestamptz is null or (l.dead_lettered_at, l.event_id) < ($3, $4::uuid))
+  and ($3::{sort_type} is null or ({sort_key}, l.event_id) {beyond} ($3, $4::uuid))
   and ($7::text is null or strpos(lower(concat_ws(chr(10), l.code, l.detail, l.document_summary ->> 'external_id', d.external_id, l.document_summary ->> 'title', d.title,
     l.document_summary ->> 'filename', d.filename)), lower($7)) > 0)
   and ($8::uuid is null or l.event_id between $8 and $9::uuid)
-order by l.dead_lettered_at desc, l.event_id desc
+order by {sort_key} {direction}, l.event_id {direction}
 limit $5
 
 -- name: dead_letter_counts

@@ -1,10 +1,10 @@
 -- name: documents
--- Documents, most recently received first, with the state of their latest revision.
+-- Documents with the state of their latest revision, in a `PageOrder` after the row of $7 and $8.
 -- Withdrawn ones only by state or id ($2). Includes documents that failed at ingress, if their id is known; $10 is
 -- the id derived from external id $3. $11 reader names, $12 caller id: a caller with limited access sees only its
 -- own ingress events. $13 part of title or file name, $14 and $15 first and last day. $16 whole external id, title or
 -- file name, or an id from $17 to $18.
-select * from (
+select x.*, {sort_key} as sort_value from (
   select
     d.id as document_id, d.external_id, nullif(d.source, '') as source, d.source_uri, d.filename, coalesce(d.media_type, t.media_type) as media_type,
     coalesce(d.title, t.title, d.filename) as title, coalesce(d.language, t.language) as language, d.collection, d.tags, d.metadata,
@@ -41,12 +41,12 @@ select * from (
     and ($3::text is null or f.external_id = $3 or f.document_id = $10::uuid)
     and ($4::text is null or f.document_summary ->> 'collection' = $4) and ($5::text is null or f.document_summary -> 'tags' ? $5) and coalesce($6, 'failed') = 'failed'
 ) x
-where ($7::timestamptz is null or (received_at, document_id) < ($7, $8::uuid))
+where ($7::{sort_type} is null or ({sort_key}, document_id) {beyond} ($7, $8::uuid))
   and ($13::text is null or strpos(lower(concat_ws(chr(10), title, filename)), lower($13)) > 0)
   and ($14::date is null or coalesce(document_date, (received_at at time zone 'UTC')::date) >= $14)
   and ($15::date is null or coalesce(document_date, (received_at at time zone 'UTC')::date) <= $15)
   and ($16::text is null or $16 in (external_id, title, filename) or document_id between $17::uuid and $18::uuid)
-order by received_at desc, document_id desc
+order by {sort_key} {direction}, document_id {direction}
 limit $9
 
 -- name: document_counts
@@ -73,7 +73,7 @@ group by state
 having sum(documents) > 0
 
 -- name: document_status
--- One revision with all inputs of its status: by accepted event ($2), or the latest of document $3.
+-- Revisions with all inputs of their status: by accepted event ($2), or the latest of documents $3.
 select
   s.document_id, s.ord, s.revision, s.accepted_id, s.unchanged, s.state, s.generation, s.visible, s.chunks,
   d.external_id, r.content_sha256, r.received_at, r.log_topic, r.log_partition, r.log_offset,
@@ -87,7 +87,7 @@ select
   ) as parts,
   (
     select coalesce(jsonb_agg(to_jsonb(x) order by x.stage, x.part), '[]') from (
-      select stage, part, state, attempts, log_topic as topic, log_partition as partition, log_offset as "offset", started_at, duration_ms, error
+      select stage, part, state, attempts, log_topic as topic, log_partition as partition, log_offset as "offset", started_at, duration_ms, error, pages_done, pages_total
       from job_stages where generation in ('', s.generation) and document_id = s.document_id and ord = s.ord
     ) x
   ) as jobs,
@@ -103,7 +103,7 @@ join documents d on d.id = s.document_id
 join document_revisions r on r.document_id = s.document_id and r.ord = s.ord
 left join inbox h on h.generation = '' and h.stage = 'receive' and h.event_id = s.accepted_id
 left join revision_texts t on t.generation = s.generation and t.document_id = s.document_id and t.ord = s.ord
-where s.tenant = $1 and may_read($4::text[], d.readers) and ($2::uuid is null or s.accepted_id = $2) and ($3::uuid is null or (s.document_id = $3 and s.ord = (select max(ord) from document_revisions where document_id = $3)))
+where s.tenant = $1 and may_read($4::text[], d.readers) and ($2::uuid is null or s.accepted_id = $2) and ($3::uuid[] is null or (s.document_id = any ($3) and s.ord = (select max(ord) from document_revisions x where x.document_id = s.document_id)))
 
 -- name: ingress_status
 -- Status of an event without a revision: its job, claims, dead letter, and whether a later event won.
@@ -114,7 +114,7 @@ where s.tenant = $1 and may_read($4::text[], d.readers) and ($2::uuid is null or
 select
   coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, case when may_read($6::text[], d.readers) then d.external_id end, l.document_summary ->> 'external_id') as external_id,
   (j.id is not null or h.event_id is not null and (d.id is not null or $3 is not null))
-    and ($6::text[] is null or j.requested_by = $7::text or (d.latest is not null and may_read($6, d.readers))) as is_known, h.log_topic, h.log_partition, h.log_offset, coalesce(h.is_reaction_done, false) as is_admitted,
+    and ($6::text[] is null or j.requested_by = $7::text or (d.latest is not null and may_read($6, d.readers))) as is_known, h.log_topic, h.log_partition, h.log_offset, coalesce(h.is_reaction_done, false) as is_admitted, j.created_at,
   coalesce(d.accepted_id = $2 and d.withdrawn = d.latest, false) as withdraws,
   exists (select from document_amendments a where a.accepted_id = $2 and not a.by_revision) and coalesce(behind.claim <> 'superseded', true) as amends,
   coalesce(behind.claim = 'superseded' or later.log_offset > h.log_offset, false) as is_superseded,
@@ -222,7 +222,7 @@ join visible v on v.generation = g.name and v.document_id = $2 and v.tenant = $1
 join entity_mentions m on m.generation = g.name and m.document_id = $2 and m.ord = v.ord
 where $3::text[] is null or may_read($2, v.ord, $3)
 group by m.entity_id
-having $4::int is null or (-count(*), m.entity_id) > (-$4::int, $5::uuid)
+having $4::bigint is null or (-count(*), m.entity_id) > (-$4::bigint, $5::uuid)
 order by mentions desc, m.entity_id
 limit $6
 
@@ -261,21 +261,33 @@ select accepted_id, received_at from document_revisions where accepted_id = any(
 select tenant, document_id, source from document_owners
 where (tenant, document_id) in (select * from unnest($1::text[], $2::uuid[]))
 
--- name: claim_document_owners
--- Make sources $3 the owners where there are none, or where the owner is one of those in $4; returns the owners.
--- `do update` even without a change: `do nothing` would return no row for an existing owner.
-with claim as (
-  select tenant, document_id, source, allowed::jsonb as allowed
-  from unnest($1::text[], $2::uuid[], $3::text[], $4::text[]) c (tenant, document_id, source, allowed)
+-- name: admit_events
+-- Note the events $3 about documents as the last ones admitted, and make sources $4 the owners where there are none, or
+-- where the owner is one of those in $5; returns the owners. Without a source an event leaves the owner, and an event
+-- that may not change it notes nothing.
+with admission as (
+  select tenant, document_id, event_id, source, allowed::jsonb as allowed, ord::bigint[] as latest, numbered
+  from unnest($1::text[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::bool[])
+    a (tenant, document_id, event_id, source, allowed, ord, numbered)
+), noted as (
+  insert into document_owners as o (tenant, document_id, source, admitted_id, latest, numbered)
+  -- Ordered, so that two workers that admit events about the same documents cannot deadlock.
+  select tenant, document_id, source, event_id, latest, numbered from admission order by tenant, document_id
+  on conflict (tenant, document_id) do update set
+    source = coalesce(excluded.source, o.source),
+    admitted_id = excluded.admitted_id,
+    previous_id = case when o.admitted_id = excluded.admitted_id then o.previous_id else o.admitted_id end,
+    latest = greatest(o.latest, excluded.latest),
+    numbered = case when o.latest > excluded.latest then o.numbered else excluded.numbered end
+  where o.source is null or excluded.source is null
+    or (select a.allowed ?| array[o.source, '*'] from admission a where a.tenant = o.tenant and a.document_id = o.document_id)
+  returning tenant, document_id, source
 )
-insert into document_owners as o (tenant, document_id, source)
--- Ordered, so that two workers that claim the same documents cannot deadlock.
-select tenant, document_id, source from claim order by tenant, document_id
-on conflict (tenant, document_id) do update set source = (
-  select case when c.allowed ?| array[o.source, '*'] then excluded.source else o.source end
-  from claim c where c.tenant = excluded.tenant and c.document_id = excluded.document_id
-)
-returning tenant, document_id, source
+select tenant, document_id, source from noted
+-- The owners that the statement left, as they were when it began.
+union all
+select o.tenant, o.document_id, o.source from document_owners o join admission a using (tenant, document_id)
+where not exists (select from noted n where n.tenant = o.tenant and n.document_id = o.document_id)
 
 -- name: restore_owners
 -- Restore document owners from the log: the last accepted revision decides.

@@ -1,7 +1,7 @@
 -- name: entities
--- Visible entities of the live generation, most mentioned first, by id ($2), part of a name or alias ($4), type ($5) or a whole name or alias ($9).
+-- Visible entities of the live generation, in a `PageOrder` after the row of $6 and $7, by id ($2), part of a name or alias ($4), type ($5) or a whole name or alias ($9).
 -- $3 are the caller's reader names. The id of a merged entity leads to the one that it is part of.
-select e.id, e.type, e.name, e.names, e.mentions, coalesce(aliases.added, '{}') as added_aliases
+select e.id, e.type, e.name, e.names, e.mentions, coalesce(aliases.added, '{}') as added_aliases, {sort_key} as sort_value
 from live_generation g
 cross join lateral (
   select id, type, name, names, mentions from entities where $3::text[] is null and generation = g.name and tenant = $1 and ($2::uuid is null or id = {current_entity})
@@ -14,8 +14,8 @@ left join lateral (
 where ($4::text is null or exists (select from unnest(e.names || aliases.added) spelled where strpos(lower(spelled), lower($4)) > 0))
   and ($5::text is null or e.type = $5)
   and ($9::text is null or exists (select from unnest(e.names || aliases.added) spelled where lower(spelled) = lower($9)))
-  and ($6::int is null or (-e.mentions, e.id) > (-$6::int, $7::uuid))
-order by e.mentions desc, e.id
+  and ($6::{sort_type} is null or ({sort_key}, e.id) {beyond} ($6, $7::uuid))
+order by {sort_key} {direction}, e.id {direction}
 limit $8
 
 -- name: current_entity

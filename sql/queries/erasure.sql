@@ -1,7 +1,7 @@
 -- name: erasable
 -- Documents in an erasure scope of which any data is left.
 -- A single document also counts if only a key, a dead letter or a job names it; keys of runs, feedback, facts and
--- entities are no documents. Facts belong to the scopes `fact` and `tenant`, entities with aliases or corrections to `tenant`. Events that failed at ingress belong to the collection that they name, or, if their document is
+-- entities are no documents. Facts belong to the scopes `fact` and `tenant`, entities with aliases or corrections and saved questions to `tenant`. Events that failed at ingress belong to the collection that they name, or, if their document is
 -- unreadable, to their tenant under their own id.
 select id from documents where tenant = $1 and latest is not null and case $2 when 'document' then id::text = $3 when 'collection' then collection = $3 else $2 = 'tenant' end
 union
@@ -9,6 +9,7 @@ select subject from keystore.keys where tenant = $1 and subject::text = $3 and $
   and not exists (select from runs r where r.id = subject) and not exists (select from feedback f where subject in (f.id, f.run_id))
   and not exists (select from facts f where f.id = keys.subject) and not exists (select from entity_aliases a where a.entity_id = keys.subject)
   and not exists (select from entity_corrections c where c.entity_id = keys.subject)
+  and not exists (select from standing_questions q where q.id = keys.subject)
 union
 select document_id from ingress_failures where tenant = $1 and document_summary ->> 'collection' = $3 and $2 = 'collection'
 union
@@ -22,6 +23,8 @@ union
 select entity_id from entity_aliases where tenant = $1 and $2 = 'tenant'
 union
 select entity_id from entity_corrections where tenant = $1 and $2 = 'tenant'
+union
+select id from standing_questions where tenant = $1 and $2 = 'tenant'
 order by id
 
 -- name: erasable_ids
@@ -93,7 +96,11 @@ from dead_letters, unnest(array[record, headers]) blob
 where coalesce(document_id, event_id) = any($1::uuid[]) and blob is not null
 
 -- name: erase_runs
--- Clear the contents of runs that cite erased documents; the runs stay.
+-- Clear the contents of runs that cite erased documents; the runs stay. Saved questions that they answered last are asked
+-- again: the outcome of the document's removal, which asks them too, may be deleted before it is matched.
+with asked as (
+  update standing_questions set due_at = coalesce(due_at, now()) where run_id = any($1) and request is not null
+)
 update runs set request = null, response = null, candidates = '[]', numbers = '{}', run_record = null
 where id = any($1) and (request, response, run_record) is distinct from (null, null, null)
 
@@ -168,7 +175,7 @@ with deleted as (
   returning j.id
 )
 -- The claim stays: a replayed or repeated event must not bring the document back.
-update inbox h set payload_sha256 = 'erased' from deleted g where h.generation = '' and h.stage = 'receive' and h.event_id = g.id
+update inbox h set payload_sha256 = 'erased', owed_records = null from deleted g where h.generation = '' and h.stage = 'receive' and h.event_id = g.id
 
 -- name: erase_document_rows
 -- Delete documents that have had no revision since their withdrawal.
@@ -279,6 +286,11 @@ select id from {table} where tenant = $1 order by id
 -- Delete feedback that cites erased documents.
 delete from feedback where id = any($1)
 
+-- name: erased_documents
+-- The documents among $1 that are erased or are being erased.
+select id from unnest($1::uuid[]) k (id)
+where exists (select from erasure_subjects s where s.subject = k.id) or not exists (select from documents d where d.id = k.id and d.latest is not null)
+
 -- name: lock_erased_documents
 -- Lock documents in id order, so that writers cannot deadlock.
 select from documents where id = any($1) order by id for update
@@ -286,7 +298,7 @@ select from documents where id = any($1) order by id for update
 -- name: erase_ingress_payloads
 -- Replace the payload hashes of erased ingress events, which ingress then recognizes by id only.
 update inbox
-set payload_sha256 = 'erased'
+set payload_sha256 = 'erased', owed_records = null
 where generation = '' and stage = 'receive' and event_id = any($1)
 
 -- name: erase_rows_of_documents
@@ -294,8 +306,10 @@ where generation = '' and stage = 'receive' and event_id = any($1)
 delete from {table} where document_id = any($1)
 
 -- name: erase_dead_letters
--- Delete dead letters about these documents or events.
-delete from dead_letters where coalesce(document_id, event_id) = any($1)
+-- Delete dead letters about these documents or events; of those with blobs only where $2 has all, unless it is null.
+delete from dead_letters
+where coalesce(document_id, event_id) = any($1)
+  and ($2::text[] is null or not exists (select from unnest(array[record, headers]) blob where blob ->> 'key' <> all($2)))
 
 -- name: record_erasure_items
 -- Record items of a place before they are deleted.

@@ -1,6 +1,6 @@
 -- name: inbox_entries
 -- Existing claims of these events.
-select event_id, claim, payload_sha256, visibility_change, is_unchanged, is_reaction_done, open_attempts, log_topic, log_partition, log_offset
+select event_id, claim, payload_sha256, visibility_change, is_unchanged, is_reaction_done, open_attempts, log_topic, log_partition, log_offset, owed_records
 from inbox where generation = $1 and stage = $2 and event_id = any($3::uuid[])
 
 -- name: claim_events
@@ -28,20 +28,24 @@ with new as (
 select event_id from claimed
 
 -- name: record_redelivery
--- Count a redelivery of pending events as another attempt, while fewer than $4 are recorded.
+-- Count a redelivery of pending events, as another attempt while fewer than $4 are recorded; returns how often they were
+-- delivered, and the records that they owe, of which a chain may have been committed since their claims were read.
 with pending_events as (
   select event_id from inbox
-  where generation = $1 and stage = $2 and event_id = any($3::uuid[]) and open_attempts < $4 and not is_reaction_done
+  where generation = $1 and stage = $2 and event_id = any($3::uuid[]) and not is_reaction_done
   -- Locked in id order, so that two redeliveries of one batch cannot deadlock.
   order by event_id for update
 ), noted as (
-  update inbox h set open_attempts = h.open_attempts + 1
+  update inbox h set deliveries = h.deliveries + 1, open_attempts = greatest(h.open_attempts, least(h.open_attempts + 1, $4))
   from pending_events where h.generation = $1 and h.stage = $2 and h.event_id = pending_events.event_id
+  returning h.event_id, h.deliveries, h.owed_records
+), counted as (
+  update job_stages j set attempts = j.attempts + 1
+  from inbox h
+  where h.generation = $1 and h.stage = $2 and h.event_id = any($3::uuid[])
+    and j.generation = $1 and j.document_id = h.document_id and j.ord = h.ord and j.stage = $2 and j.part = h.part
 )
-update job_stages j set attempts = j.attempts + 1
-from inbox h
-where h.generation = $1 and h.stage = $2 and h.event_id = any($3::uuid[])
-  and j.generation = $1 and j.document_id = h.document_id and j.ord = h.ord and j.stage = $2 and j.part = h.part
+select event_id, deliveries, owed_records from noted
 
 -- name: record_visibility_changes
 -- Store visibility changes; a redelivery of the event reads them while the reaction is pending.
@@ -84,7 +88,7 @@ with mine as (
   where h.generation = any($1::text[]) and h.stage = $2 and not h.is_reaction_done
   order by h.event_id for update of h
 ), completed as (
-  update inbox h set is_reaction_done = true
+  update inbox h set is_reaction_done = true, owed_records = null
   from mine where h.generation = mine.generation and h.stage = $2 and h.event_id = mine.event_id
   returning h.generation, h.document_id, h.ord, h.part, mine.attempts, mine.error
 )
@@ -96,12 +100,16 @@ set state = case when s.error is null then 'done' else 'failed' end,
 from completed s
 where j.generation = s.generation and j.document_id = s.document_id and j.ord = s.ord and j.stage = $2 and j.part = s.part
 
--- name: pending_revisions
--- Keys, among $1, of documents with accepted events that group $2, stage $3 of generation $4, has not claimed.
-select distinct e.key from events e
-where e.topic = 'accepted' and e.applied_by is null and e.key = any($1::bytea[])
-  and (e.xact, e.position) > (select coalesce(max(xact), '0'::xid8), coalesce(max(position), 0) from log_readers where reader = $2 and topic = 'accepted')
-  and not exists (select from inbox h where h.generation = $4 and h.stage = $3 and h.event_id = (e.headers ->> 'ce_id')::uuid)
+-- name: newest_admissions
+-- Whether the event in $3 is the last that was admitted of its document, among $2, and the one before it; and whether a
+-- chain of generation $5 has been committed for it at stage $4. Locked, so that ingress admits nothing about them until
+-- the transaction ends, in the order in which it locks.
+select o.document_id, o.admitted_id = n.event_id as is_newest, o.previous_id, coalesce(h.chained_in = $5, false) as is_chained
+from document_owners o
+join unnest($1::text[], $2::uuid[], $3::uuid[]) n (tenant, document_id, event_id) using (tenant, document_id)
+left join inbox h on h.generation = '' and h.stage = $4 and h.event_id = n.event_id
+order by o.tenant, o.document_id
+for share of o
 
 -- name: finished_events
 -- The subset of these events that stage $2 has finished in generation $1: ids $3, with document, order, part, and the
@@ -113,16 +121,29 @@ join document_revisions r on r.document_id = j.document_id and r.ord = j.ord and
 where j.state = 'done'
 
 -- name: complete_ingress
--- Mark the reactions of stage $1 to these events as done; returns those that exist, and whether they were done before.
+-- Mark these events of stage $1 as applied by a chain of generation $3, and their reactions as done unless they owe the
+-- records $4; returns those that were not delivered again since their delivery $5, and whether they were done before.
 with mine as (
-  select event_id, is_reaction_done from inbox where generation = '' and stage = $1 and event_id = any($2::uuid[])
-  order by event_id for update
+  select h.event_id, h.is_reaction_done
+  from inbox h join unnest($2::uuid[], $5::int[]) n (event_id, delivery) using (event_id)
+  where h.generation = '' and h.stage = $1 and h.deliveries = n.delivery
+  order by h.event_id for update of h
 ), completed as (
-  update inbox set is_reaction_done = true
+  update inbox set chained_in = $3, owed_records = n.owed::jsonb, is_reaction_done = n.owed is null
+  from unnest($2::uuid[], $4::text[]) n (event_id, owed)
   -- An array, not a join: the planner expects one row of it, and would scan the inbox for each.
-  where generation = '' and stage = $1 and event_id = any(array(select event_id from mine where not is_reaction_done))
+  where generation = '' and stage = $1 and inbox.event_id = n.event_id
+    and inbox.event_id = any(array(select event_id from mine where not is_reaction_done))
 )
 select event_id, is_reaction_done from mine
+
+-- name: ended_chains
+-- Whether a chain of generation $2 has applied what follows from these events of stage $1. Without those whose chain may
+-- still be committed.
+select n.event_id, coalesce(h.chained_in = $2, false) as is_applied
+from unnest($3::uuid[]) n (event_id)
+left join inbox h on h.generation = '' and h.stage = $1 and h.event_id = n.event_id
+where h.event_id is null or h.is_reaction_done or h.chained_in is not null
 
 -- name: record_chained_stages
 -- Store the status of stages that have finished with an event, in generation $1.
@@ -132,6 +153,11 @@ from unnest($2::uuid[], $3::text[], $4::text[], $5::int[], $6::text[], $7::int[]
   n (document_id, ord, stage, part, log_topic, log_partition, log_offset, started_at, duration_ms)
 order by document_id, ord, stage, part
 on conflict (generation, document_id, ord, stage, part) do update set attempts = job_stages.attempts + 1, state = excluded.state
+
+-- name: store_progress
+-- Store how many pages of a document stage $2 has parsed.
+update job_stages set pages_done = $5, pages_total = $6
+where generation = $1 and stage = $2 and document_id = $3 and ord = $4::bigint[] and part = 1
 
 -- name: prune_inbox
 -- Delete claims below the acknowledged prefix.

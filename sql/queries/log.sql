@@ -184,14 +184,15 @@ limit 1
 
 -- name: expire_events
 -- Delete records past retention that all readers of the topic have finished: at most $1 per topic.
--- The limit keeps the transaction short. Unread records stay, and so does every record of a topic without readers.
+-- The limit keeps the transaction short. Unread records stay, and so does every record of a topic without readers,
+-- unless it is among $2.
 -- Positions do not ascend in reading order, so the lowest remaining position bounds `expired_below`.
 with expired as (
   select t.topic, e.position
   from topics t
   cross join lateral (select xact, position, appended_at from events where topic = t.topic order by xact, position limit $1) e
   where t.retention_ms is not null and e.appended_at < clock_timestamp() - t.retention_ms * interval '1 millisecond'
-    and exists (select from log_readers r where r.topic = t.topic)
+    and (t.topic = any ($2::text[]) or exists (select from log_readers r where r.topic = t.topic))
     -- The slowest reader of the topic bounds what may be deleted.
     and not exists (select from log_readers r where r.topic = t.topic and (r.xact, r.position) < (e.xact, e.position))
 ), deleted as (

@@ -66,5 +66,5 @@ where id = $1 and lease_owner = $2 and state = 'running'
 -- name: finish_replay
 -- End a replay, as failed if there is an error.
 update replays
-set state = case when $3::text is null then 'done' else 'failed' end, error = $3, ended_at = clock_timestamp(), lease_owner = null
+set state = case when $3::text is null then 'done' else 'failed' end, error = $3, ended_at = clock_timestamp(), lease_owner = null, lease_until = null
 where id = $1 and lease_owner = $2 and state = 'running'

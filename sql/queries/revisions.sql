@@ -33,15 +33,20 @@ order by r.ord desc
 limit 1
 
 -- name: latest_revision
--- Latest revision of a document, or a row without order if only a job or an ingress failure knows it.
-select numbered, external_id, latest
+-- Latest revision of a document, or a row without order if only a job or an ingress failure knows it. One that ingress
+-- has admitted counts before the tables show it.
+select coalesce(admitted.numbered, known.numbered) as numbered, external_id, coalesce(admitted.latest, known.latest) as latest
 from (
   select numbered, external_id, latest, 1 as place from documents where tenant = $1 and id = $2 and latest is not null
   union all
   select false, external_id, null, 2 from jobs where tenant = $1 and document_id = $2
   union all
   select false, external_id, null, 3 from ingress_failures where tenant = $1 and document_id = $2
-) every
+  union all
+  select numbered, null, latest, 4 from document_owners where tenant = $1 and document_id = $2 and latest is not null
+) known
+left join document_owners admitted
+  on admitted.tenant = $1 and admitted.document_id = $2 and (known.latest is null or admitted.latest > known.latest)
 order by place
 limit 1
 

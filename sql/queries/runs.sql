@@ -1,8 +1,8 @@
 -- name: upsert_run
 -- Store a query, its answer, its progress, or several of them; any may arrive first.
 insert into runs as r (id, tenant, kind, request, received_at, generation, response, answered_at, candidates, numbers, run_record, requested_by,
-  deadline, steps, stopped, process_id)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+  deadline, steps, stopped, process_id, experiment)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 on conflict (id) do update set
   kind = coalesce(nullif(excluded.kind, ''), r.kind), request = coalesce(excluded.request, r.request), received_at = coalesce(excluded.received_at, r.received_at),
   generation = coalesce(excluded.generation, r.generation), response = coalesce(excluded.response, r.response),
@@ -11,7 +11,7 @@ on conflict (id) do update set
   candidates = case when excluded.response is null then r.candidates else excluded.candidates end,
   numbers = case when excluded.response is null then r.numbers else excluded.numbers end,
   run_record = coalesce(excluded.run_record, r.run_record), requested_by = coalesce(excluded.requested_by, r.requested_by),
-  deadline = coalesce(excluded.deadline, r.deadline), steps = r.steps || excluded.steps, stopped = coalesce(r.stopped, excluded.stopped),
+  experiment = coalesce(excluded.experiment, r.experiment), deadline = coalesce(excluded.deadline, r.deadline), steps = r.steps || excluded.steps, stopped = coalesce(r.stopped, excluded.stopped),
   -- Another process may have claimed the run.
   process_id = coalesce(r.process_id, excluded.process_id)
 
@@ -52,12 +52,15 @@ where process_id is not null and answered_at is null and stopped is null and pro
 returning id as run_id, tenant, (select value ->> 'step' from jsonb_each(steps) order by key::int desc limit 1) as step
 
 -- name: runs
--- Runs, newest first, without their recorded details: with text $6 in question or answer, outcome $7, profile $8, and
--- received from $9 until $10, and ids from $11 to $12.
+-- Runs without their recorded details.
 select id as run_id, kind, received_at, generation, answered_at, request -> 'query' as query, request -> 'profile' as profile, response -> 'refused' as refused, response -> 'answer' as answer,
-  {run_state}
+  {run_state}, {sort_key} as sort_value
 from runs
-where tenant = $1 and ($5::text is null or requested_by = $5) and ($2::timestamptz is null or (coalesce(received_at, answered_at), id) < ($2, $3::uuid))
+{page_of_runs}
+
+-- name: page_of_runs
+-- Included: a page of runs in a `PageOrder` after the row of $2 and $3, with text $6 in question or answer, outcome $7, profile $8, and received from $9 until $10, and ids from $11 to $12.
+where tenant = $1 and ($5::text is null or requested_by = $5) and ($2::{sort_type} is null or ({sort_key}, id) {beyond} ($2, $3::uuid))
   and ($6::text is null or strpos(lower(request ->> 'query'), lower($6)) > 0 or strpos(lower(response ->> 'answer'), lower($6)) > 0)
   and ($7::text is null or $7 = case
     when answered_at is not null then case when (response ->> 'refused')::bool then 'refused' else 'answered' end
@@ -66,8 +69,27 @@ where tenant = $1 and ($5::text is null or requested_by = $5) and ($2::timestamp
   and ($8::text is null or request ->> 'profile' = $8)
   and ($9::timestamptz is null or coalesce(received_at, answered_at) >= $9) and ($10::timestamptz is null or coalesce(received_at, answered_at) < $10)
   and ($11::uuid is null or id between $11 and $12::uuid)
-order by coalesce(received_at, answered_at) desc, id desc
+order by {sort_key} {direction}, id {direction}
 limit $4
+
+-- name: run_telemetry
+-- The measurements of a page of runs, newest first. Expired or erased texts leave them null.
+select id as run_id, kind, received_at, answered_at, {run_state},
+  request ->> 'query' as query, response #>> '{trace,profile}' as profile, generation, response #>> '{trace,route,mode}' as mode,
+  (response ->> 'refused')::bool as refused, response ->> 'code' as code, (response #>> '{confidence,probability}')::float8 as confidence,
+  (request ->> 'k')::int as k, passages.sources, passages.mean_score, (response #>> '{trace,max_rerank_score}')::float8 as max_rerank_score,
+  graph.nodes as graph_nodes, graph.edges as graph_edges, (response #>> '{trace,timings_ms,total}')::float8 as latency_ms,
+  (response #>> '{trace,model_calls}')::int as model_calls, (response #>> '{trace,tokens}')::int as tokens,
+  (response #>> '{trace,cost}')::float8 as cost, response #>> '{trace,currency}' as currency, (response #>> '{trace,cached}')::bool as cached, experiment ->> 'arm' as arm,
+  (select useful from feedback where run_id = runs.id and tenant = $1 and useful is not null order by given_at desc, id limit 1) as useful, {sort_key} as sort_value
+-- Limited first: the numbers of other runs are not computed.
+from (select * from runs {page_of_runs}) as runs,
+  lateral (select count(distinct passage -> 'document_id') as sources, avg((passage ->> 'score')::float8) as mean_score
+    from jsonb_array_elements(case kind when 'search' then response -> 'results' else response -> 'contexts' end) as passage) as passages,
+  lateral (select count(distinct lower(name)) as nodes, count(distinct fact) filter (where fact ->> 'kind' = 'relation') as edges
+    from jsonb_array_elements(response -> 'graph_facts') as fact,
+      unnest(array[fact ->> 'subject', case fact ->> 'kind' when 'relation' then fact ->> 'object' end]) as name) as graph
+order by coalesce(received_at, answered_at) desc, id desc
 
 -- name: recent_questions
 -- Runs of a period, newest first, one per distinct request regardless of generation.
@@ -178,6 +200,13 @@ left join live_generation g on true
 left join visible v on v.generation = g.name and v.document_id = d.id
 left join document_revisions r on r.document_id = d.id and r.ord = v.ord
 where d.tenant = $1 and d.id = any ($2::uuid[]) and may_read($3::text[], d.readers)
+
+-- name: revision_arrivals
+-- The revisions of these documents, and where the log received them.
+select r.document_id, r.revision, coalesce(r.title, d.title) as title, d.external_id, r.received_at, r.log_topic, r.log_partition, r.log_offset,
+       coalesce(d.withdrawn >= r.ord, false) as is_withdrawn
+from document_revisions r join documents d on d.id = r.document_id
+where r.tenant = $1 and r.document_id = any ($2::uuid[]) and ($3::text[] is null or may_read(r.document_id, r.ord, $3))
 
 -- name: lineage_chunk
 -- A stored chunk with its vector, while its revision is visible.

@@ -537,7 +537,7 @@ where c.generation = $1 and c.id = any ($3::uuid[]) and ($4::text[] is null or m
 
 -- name: parents
 -- Visible parent chunks by id.
-select p.id, p.document_id, p.text, p.section, p.char_start, p.char_end, p.pages, p.tokens, p.ordinal,
+select p.id as parent_id, p.document_id, p.text, p.section, p.char_start, p.char_end, p.pages, p.tokens, p.ordinal,
   array(select distinct w ->> 'code' from jsonb_array_elements(t.warnings) w order by 1) as warning_codes
 from parent_chunks p
 join visible v on v.generation = $1 and v.document_id = p.document_id and v.ord = p.ord

@@ -146,20 +146,13 @@ with k as (
   insert into chunk_history (document_id, text_sha256, tenant, text)
   select distinct document_id, sha256(convert_to(text, 'UTF8')) as hash, tenant, text from (select * from deleted union all select * from parents) g order by document_id, hash
   on conflict (document_id, text_sha256) do update set generation = null where chunk_history.generation is not null
-), vectors as (
-  delete from chunk_vectors t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
-), states as (
-  delete from chunk_states t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
-), mentions as (
-  delete from entity_mentions t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
-), related as (
-  delete from relations t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
-), claimed as (
-  delete from claims t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
-), parts as (
-  delete from revision_parts t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
-)
-delete from revision_texts t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
+){deletes}
+select
+
+-- name: delete_older_rows
+-- Delete rows of revisions older than these. Part of `archive_older_rows` for each table without a history.
+delete from {table} t using unnest($2::uuid[], $3::text[]) k (document_id, ord)
+where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord::bigint[]
 
 -- name: archive_texts
 -- Copy texts of superseded revisions into the history.

@@ -14,9 +14,12 @@ from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import AnabranchError, ConfigurationError, LogUnavailable
 from streams.kafka.acls import Grant, fetch_grants
-from streams.kafka.client_settings import KafkaClientSettings
-from streams.kafka.errors import build_denied_error, build_unknown_topic_error
-from streams.kafka.log_filters import librdkafka_logger
+from streams.kafka.client import (
+    KafkaClientSettings,
+    build_denied_error,
+    build_unknown_topic_error,
+    librdkafka_logger,
+)
 from streams.kafka.topic_config import build_retention_config, check_timestamp_types
 
 T = TypeVar("T")

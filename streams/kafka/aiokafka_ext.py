@@ -1,9 +1,12 @@
-"""Functions that aiokafka's consumer lacks. All of them run on the thread of its event loop."""
+"""Functions that aiokafka's clients lack. All of them run on the thread of its event loop."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer
@@ -14,6 +17,28 @@ from faust.types import TP
 from schemas.errors import LogUnavailable
 
 log = structlog.get_logger(__name__)
+_CANCELLED_START_TIMEOUT_S = 10.0
+
+
+async def start_client(
+    start: Coroutine[Any, Any, None], stop: Callable[[], Awaitable[None]]
+) -> None:
+    """Start a client. Stop it if that fails or is cancelled.
+
+    aiokafka does not close its first connection if it is cancelled while it waits for the metadata.
+    A cancelled start therefore continues until it ends, for ten seconds at most.
+    """
+    start_task = asyncio.create_task(start)
+    try:
+        await asyncio.shield(start_task)
+    except BaseException:
+        try:
+            await asyncio.wait({start_task}, timeout=_CANCELLED_START_TIMEOUT_S)
+        finally:  # also if it is cancelled again
+            start_task.cancel()
+            with suppress(Exception):
+                await stop()
+        raise
 
 
 async def seek_to_first_unread(

@@ -13,7 +13,7 @@ import structlog
 from schemas.errors import AnabranchError, LogUnavailable, TransientError
 from schemas.ports.consumers import NoOffsetStore, OffsetStore
 from schemas.ports.log import OpenSink, Sink
-from schemas.records import Position, Record, StoredRecord
+from schemas.topics import Position, Record, StoredRecord
 
 log = structlog.get_logger(__name__)
 # At one check each 0.5 s (`_KEEP_ALIVE_INTERVAL_S`) this is five seconds.

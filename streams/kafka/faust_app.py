@@ -108,6 +108,13 @@ class FaustConsumerThread(driver.AIOKafkaConsumerThread):
             await asyncio.sleep(0.005)
         await super().stop()
 
+    async def on_thread_stop(self) -> None:
+        try:
+            await super().on_thread_stop()
+        finally:  # aiokafka skips this if a task of the consumer ends with an error
+            if self._consumer is not None:
+                await self._consumer._client.close()
+
     async def _keepalive2(self) -> None:
         # mode logs an error whenever a busy machine delays this by two seconds, while all works.
         # Consumers that are stalled are reported by `PartitionAssignment`.

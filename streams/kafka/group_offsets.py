@@ -7,15 +7,14 @@ moving answers an administrative offset request with NOT_COORDINATOR.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 import structlog
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from schemas.errors import LogUnavailable
-from streams.kafka.client_settings import KafkaClientSettings
-from streams.kafka.errors import translate_aiokafka_error
+from streams.kafka.aiokafka_ext import start_client
+from streams.kafka.client import KafkaClientSettings, translate_aiokafka_error
 
 log = structlog.get_logger(__name__)
 _TIMEOUT_S = 10.0
@@ -54,10 +53,14 @@ class GroupOffsets:
         ]
         try:
             client = await self._get_client()
-            async with asyncio.timeout(_TIMEOUT_S):
-                offsets = await client.list_consumer_group_offsets(
-                    group, partitions=topic_partitions
-                )
+            try:
+                async with asyncio.timeout(_TIMEOUT_S):
+                    offsets = await client.list_consumer_group_offsets(
+                        group, partitions=topic_partitions
+                    )
+            finally:
+                if self._client is not client:  # closed meanwhile, and perhaps connected again
+                    await client._client.close()
         except Exception as error:
             raise translate_aiokafka_error(
                 error, f"Reading the offsets of group {group} failed"
@@ -81,16 +84,12 @@ class GroupOffsets:
                     request_timeout_ms=int(_TIMEOUT_S * 1000),
                     retry_backoff_ms=100,
                 )
-                try:
-                    await client.start()
-                except BaseException:
-                    with suppress(Exception):
-                        await client.close()
-                    raise
+                await start_client(client.start(), client.close)
                 self._client = client
         return self._client
 
     async def close(self) -> None:
-        client, self._client = self._client, None
+        async with self._connect_lock:  # not while it starts
+            client, self._client = self._client, None
         if client is not None:
             await client.close()

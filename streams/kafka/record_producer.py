@@ -12,9 +12,9 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.structs import RecordMetadata
 
 from schemas.errors import LogUnavailable
-from schemas.records import Position, Record
-from streams.kafka.client_settings import KafkaClientSettings
-from streams.kafka.errors import translate_aiokafka_error
+from schemas.topics import Position, Record
+from streams.kafka.aiokafka_ext import start_client
+from streams.kafka.client import KafkaClientSettings, translate_aiokafka_error
 
 # Our events are below 900 KB; most clusters have Kafka's default limit, which is this.
 _MAX_REQUEST_BYTES = 1_048_576
@@ -77,9 +77,12 @@ class RecordProducer:
     async def close(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._timeout_s):
-                    await producer.stop()
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._timeout_s):
+                        await producer.stop()
+            finally:  # also if `stop` still waits for records to be sent
+                await producer.client.close()
 
     async def _get_producer(self) -> AIOKafkaProducer:
         # Concurrent first appends would start a producer each, and all but one would leak.
@@ -99,11 +102,7 @@ class RecordProducer:
                     # Half of our time-out, so that a lost request is retried once.
                     request_timeout_ms=int(self._timeout_s * 500),
                 )
-                try:
-                    await producer.start()
-                except BaseException:
-                    await producer.stop()
-                    raise
+                await start_client(producer.start(), producer.stop)
                 self._producer = producer
             return self._producer
 

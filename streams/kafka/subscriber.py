@@ -13,10 +13,12 @@ from schemas.errors import LogUnavailable, TransientError
 from schemas.ports.consumers import NoOffsetStore, OffsetStore
 from schemas.ports.log import OpenSink, Subscription
 from streams.kafka.assignment import PartitionAssignment
-from streams.kafka.client_settings import KafkaClientSettings
-from streams.kafka.errors import translate_aiokafka_error
+from streams.kafka.client import (
+    KafkaClientSettings,
+    install_log_filters,
+    translate_aiokafka_error,
+)
 from streams.kafka.faust_app import FaustApp
-from streams.kafka.log_filters import install_log_filters
 
 log = structlog.get_logger(__name__)
 _RETRY_DELAY_S = 1.0

@@ -67,11 +67,9 @@ MIN_SEGMENTS = 7
 """Segments per retention time: a record stays up to a seventh longer than required, not twice as
 long.
 """
-RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING = (
-    "retention.ms",
-    "segment.ms",
-    "file.delete.delay.ms",
-)
+RETENTION_SETTING = "retention.ms"
+SEGMENT_SETTING = "segment.ms"
+DELETE_DELAY_SETTING = "file.delete.delay.ms"
 CLEANUP_POLICY_SETTING, SIZE_SETTING = "cleanup.policy", "retention.bytes"
 LOSS_SETTINGS = (CLEANUP_POLICY_SETTING, RETENTION_SETTING, SIZE_SETTING)
 """Settings that can delete records: compaction keeps one per key, a size limit ignores the age."""

@@ -2,25 +2,85 @@
 
 One transaction stores the changes, merges the rows that they touch and marks the next event of each
 row as pending. Then the events are published and unmarked. After a crash, pending events are
-published again under the same ids.
+published again under the same ids. An unreadable change becomes a dead letter, with a copy of the
+record as a blob, since its topic is foreign and may expire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import structlog
 
-from schemas.errors import MalformedEvent
+from schemas.errors import MalformedEvent, PermanentError
+from schemas.events import Event, EventDeadLettered
+from schemas.events.dead_letters import LogPosition
+from schemas.ids import content_id
+from schemas.ports.engines import BlobStore
 from schemas.ports.log import EventLog
 from schemas.ports.sources import EndedSnapshot, SourceStore, SourceTransaction
-from schemas.records import Record
-from schemas.sources import EmittedState, RowChange, RowMapping, SequenceMark
+from schemas.sources import EmittedState, RowChange, RowMapping, SequenceMark, SourceSpec
+from schemas.topics import Record, StoredRecord
+from streams.codec import Codec
+from streams.publisher import Publisher
 from streams.sources.debezium import ChangeEvent, SnapshotEnd, Truncation
-from streams.sources.emitter import build_document, compute_next_emitted_state
+from streams.sources.emitter import (
+    MergedRow,
+    PresentRow,
+    build_document,
+    compute_next_emitted_state,
+    merge_row,
+)
 from streams.sources.raw_producer import RawProducer
-from streams.sources.row_merge import MergedRow, PresentRow, merge_row
+from streams.stage import Emission
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDeadLetters:
+    spec: SourceSpec
+    codec: Codec
+    blobs: BlobStore
+    log: EventLog
+    clock: Callable[[], datetime]
+
+    async def publish(self, stored_record: StoredRecord, error: PermanentError) -> None:
+        """Publish the dead letter of a record, always under the same event id. Raises
+        TransientError.
+        """
+        position = stored_record.position
+        # Derived from the position: a record that is read again gives the same dead letter.
+        event_id = content_id("unreadable", position.topic, position.partition, position.offset)
+        data = EventDeadLettered(
+            stage=f"source {self.spec.name}",
+            event_id=event_id,
+            tenant=self.spec.tenant,
+            position=LogPosition(
+                topic=position.topic, partition=position.partition, offset=position.offset
+            ),
+            code=error.code,
+            detail=error.detail[:2000],
+            remedy=error.remedy,
+            attempts=1,
+            record=await self.blobs.put(
+                f"_dead_letters/{event_id}", stored_record.record.value or b""
+            ),
+            producer_source=self.spec.ce_source,
+        )
+        cause: Event[EventDeadLettered] = Event(
+            id=event_id,
+            data=data,
+            source=self.spec.ce_source,
+            event_id=str(event_id),
+            time=None,
+            tenant=self.spec.tenant,
+        )
+        emission = Emission(cause, data, id_parts=("dead_lettered", "source", str(event_id)))
+        await self.log.append(
+            [await Publisher("source", None, self.codec, self.clock).build_record(emission)]
+        )
+
 
 log = structlog.get_logger(__name__)
 PAGE_SIZE = 500
@@ -58,12 +118,10 @@ class ChangeApplier:
         mapping: RowMapping,
         event_log: EventLog,
     ) -> None:
-        self._store, self._raw_producer, self._mapping, self._log = (
-            store,
-            raw_producer,
-            mapping,
-            event_log,
-        )
+        self._store = store
+        self._raw_producer = raw_producer
+        self._mapping = mapping
+        self._log = event_log
         self._spec = raw_producer.spec
 
     async def apply(
@@ -170,11 +228,9 @@ class ChangeApplier:
     ) -> _Transition:
         # Stored first, so that the merge below reads old and new changes alike.
         await transaction.save_changes(changes, {})
-        floors, rows, transition = (
-            await transaction.fetch_floors(),
-            await transaction.fetch_rows(keys),
-            _Transition(),
-        )
+        floors = await transaction.fetch_floors()
+        rows = await transaction.fetch_rows(keys)
+        transition = _Transition()
         new_states: dict[str, EmittedState] = {}
         for key, state in rows.items():
             merged_row = merge_row(key, rows, floors)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from schemas.errors import MalformedEvent
-from schemas.records import Record
 from schemas.sources import RowChange, RowMapping
+from schemas.topics import Record
 from streams.sources.column_values import (
     format_as_text,
     is_unavailable,

@@ -20,9 +20,17 @@ from schemas.events import Content, DocumentReceived
 from schemas.ports.engines import BlobStore
 from schemas.sources import FolderSource
 from streams.sources.concurrent_batches import run_in_batches
-from streams.sources.file_access import FileBytes, may_have_writer, open_file, read_file
-from streams.sources.folder_scan import FileStamp, FolderScan, FolderScanner
-from streams.sources.folder_watcher import FolderChanges, watch_folders
+from streams.sources.folder_scan import (
+    FileBytes,
+    FileStamp,
+    FolderChanges,
+    FolderScan,
+    FolderScanner,
+    may_have_writer,
+    open_file,
+    read_file,
+    watch_folders,
+)
 from streams.sources.item_state import ItemChange, ItemStates
 
 CHUNK_BYTES = 1 << 20
@@ -63,6 +71,8 @@ class FolderReader:
     """Names of files to look at again soon."""
     problems: dict[str, str] = field(default_factory=dict)
     last_scan: FolderScan = field(default_factory=FolderScan)
+    ingested_files: dict[str, FileStamp] = field(default_factory=dict)
+    """Files of the last scan, if all of them were ingested."""
     next_scan_at: float = 0.0
     recheck_s: float = FIRST_RECHECK_S
 
@@ -112,7 +122,7 @@ class FolderReader:
         if not all(path.startswith(prefix) for path in paths):
             return False
         names = {path.removeprefix(prefix) for path in paths} | self.unsettled
-        live_names = self.item_states.list_live() & names
+        live_names = self.item_states.live & names
         seen = await asyncio.to_thread(self.scanner.inspect, names, self.last_scan, live_names)
         # An emptied file may be deleted or about to be written: the periodic scan decides.
         if seen is None:
@@ -126,17 +136,21 @@ class FolderReader:
 
     async def _apply_scan(self) -> None:
         folder_scan = await asyncio.to_thread(self.scanner.scan)
+        missing = self.item_states.live - folder_scan.files.keys()
+        deleted = set(filter(folder_scan.is_deleted, missing))
         # Before any withdrawal: an unmounted share looks like a folder whose files were deleted.
-        unmounted = self._find_unmounted(folder_scan)
+        unmounted = self._find_unmounted(folder_scan, deleted) if deleted else set()
         self.unsettled &= folder_scan.files.keys()
         for name in self.early_reads.keys() - folder_scan.files.keys():
             del self.early_reads[name]
-        await self._ingest(folder_scan)
+        # Most scans find what the last one did, and looking at each file costs most of a scan.
+        found = folder_scan.files, folder_scan.folders
+        if found != (self.ingested_files, self.last_scan.folders):
+            has_changes = await self._ingest(folder_scan)
+            self.ingested_files = {} if has_changes or self.unsettled else folder_scan.files
         await self.item_states.withdraw(
             name
-            for name in sorted(
-                filter(folder_scan.is_deleted, self.item_states.list_live() - unmounted)
-            )
+            for name in sorted(deleted - unmounted)
             # An editor may truncate a file before it writes it again.
             if name not in folder_scan.empty_files
             or self._is_settled(name, folder_scan.empty_files[name])
@@ -145,19 +159,18 @@ class FolderReader:
         self.last_scan = folder_scan
         await self._store_status(folder_scan.problems)
 
-    async def _ingest(self, folder_scan: FolderScan) -> None:
+    async def _ingest(self, folder_scan: FolderScan) -> bool:
         """Publish new and changed files, and store the device of those that have moved to
-        another.
+        another. Returns whether there were any.
         """
+        files = folder_scan.files
+        due = sorted(name for name in files if self._is_due(name, files[name], folder_scan))
         await run_in_batches(
-            (
-                self._read_change(name, stamp, folder_scan)
-                for name, stamp in sorted(folder_scan.files.items())
-                if self._is_due(name, stamp, folder_scan)
-            ),
+            (self._read_change(name, files[name], folder_scan) for name in due),
             MAX_CONCURRENT_READS,
             self._publish,
         )
+        return bool(due)
 
     async def _publish(self, changes: list[ItemChange | None]) -> None:
         await self.item_states.publish([change for change in changes if change is not None])
@@ -241,8 +254,8 @@ class FolderReader:
             name, {"sha256": sha256, **item_fields}, self._build_document(name, path, content), mark
         )
 
-    def _find_unmounted(self, folder_scan: FolderScan) -> set[str]:
-        """Return live documents whose file system was unmounted: their files are not deleted."""
+    def _find_unmounted(self, folder_scan: FolderScan, missing: Collection[str]) -> set[str]:
+        """Return missing documents whose file system was unmounted: their files are not deleted."""
         # Device numbers may change with a restart: files that still exist map old numbers to new
         # ones.
         current_devices: dict[int, set[int]] = {}
@@ -250,14 +263,10 @@ class FolderReader:
             current_devices.setdefault(
                 self.item_states.items.get(name, {}).get("device", -1), set()
             ).add(folder_scan.resolve_device(name))
-        deleted_devices = {
-            name: self.item_states.items[name].get("device")
-            for name in filter(folder_scan.is_deleted, self.item_states.list_live())
-        }
         return {
             name
-            for name, device in deleted_devices.items()
-            if device is not None
+            for name in missing
+            if (device := self.item_states.items[name].get("device")) is not None
             and folder_scan.resolve_device(name)
             not in current_devices.get(device, set()) | {device}
         }

@@ -1,21 +1,195 @@
-"""Scan a folder, or inspect some of its files.
+"""Scan a watched folder, inspect and open its files, and wait for notifications about them.
 
 Hidden files and folders are ignored, files that are no documents are counted. Unreadable files and
-folders are reported.
+folders are reported. Others create, replace and write files meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import fcntl
+import hashlib
 import os
+import signal
 import stat
-from collections.abc import Collection, Container, Sequence
+import threading
+from collections.abc import AsyncIterator, Collection, Container, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
+
+import structlog
+from watchfiles import watch
 
 from schemas.errors import ConfigurationError
 from schemas.file_names import is_skipped
-from streams.sources.file_access import OUTSIDE_LINK
+
+log = structlog.get_logger(__name__)
+STEP_MS = 5
+"""A change is reported once none has followed it for this long, or after MAX_DELAY_MS."""
+MAX_DELAY_MS = 20
+STOP_CHECK_MS = 200
+STOP_TIMEOUT_S = 1.0
+MAX_FOLDERS = 5_000
+"""Watches are added under Python's global lock, and Linux limits their number per user."""
+
+
+@dataclass(slots=True)
+class FolderChanges:
+    """Paths that have changed and were not collected yet."""
+
+    paths: set[str] = field(default_factory=set)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, paths: Collection[str]) -> None:
+        self.paths.update(paths)
+        self._wake.set()
+
+    async def collect(self, timeout_s: float) -> set[str]:
+        """Wait for changes. Returns the changed paths, or none after the timeout."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return set()
+        paths, self.paths = self.paths, set()
+        self._wake.clear()
+        return paths
+
+
+@asynccontextmanager
+async def watch_folders(folders: Collection[Path]) -> AsyncIterator[FolderChanges]:
+    """Watch the folders, not those below them.
+
+    Reports each folder when its watch has begun: earlier changes take a scan to be found. Without
+    notifications (too many folders, an unsupported file system) nothing is reported.
+    """
+    changes = FolderChanges()
+    if len(folders) > MAX_FOLDERS:
+        log.warning("folder_not_watched", folders=len(folders), limit=MAX_FOLDERS)
+        yield changes
+        return
+    stop = threading.Event()
+    thread = threading.Thread(
+        target=_watch,
+        args=(folders, stop, changes, asyncio.get_running_loop()),
+        name="folder-watcher",
+        daemon=True,
+    )
+    thread.start()
+    try:
+        yield changes
+    finally:
+        stop.set()
+        await asyncio.to_thread(thread.join, STOP_TIMEOUT_S)
+
+
+def _watch(
+    folders: Collection[Path],
+    stop: threading.Event,
+    changes: FolderChanges,
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    # A thread of its own: one of the pool would be taken for as long as the folder is watched. Not
+    # recursive, because the library would follow links out of the folder: 14 s for one to /usr.
+    paths = [str(folder) for folder in folders]
+    reported = set(paths)
+    try:
+        for found in watch(
+            *paths,
+            watch_filter=None,
+            recursive=False,
+            debounce=MAX_DELAY_MS,
+            step=STEP_MS,
+            rust_timeout=STOP_CHECK_MS,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+            ignore_permission_denied=True,
+            stop_event=stop,
+        ):
+            reported |= {path for _, path in found}
+            if reported and not stop.is_set():
+                loop.call_soon_threadsafe(changes.add, reported)
+            reported = set()
+    except (OSError, RuntimeError) as error:
+        if not stop.is_set():
+            log.warning("folder_not_watched", folder=paths[0], detail=str(error))
+
+
+OUTSIDE_LINK = "a link to a file outside the allowed folders"
+
+
+@dataclass(frozen=True, slots=True)
+class FileBytes:
+    sha256: str
+    payload: bytes | None
+    """None if the file is longer than the limit of the read."""
+
+
+def open_file(path: Path, allowed_roots: Sequence[Path] | None) -> BufferedReader:
+    """Open a regular file below one of the roots; None allows any file. Raises OSError.
+
+    Checks the file that it opens, since a file may become a link, or a pipe, after a scan.
+    """
+    # O_NONBLOCK: opening a pipe would otherwise wait for a writer.
+    descriptor = (
+        os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        if allowed_roots is None
+        else _open_below(path.resolve(), allowed_roots)
+    )
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _open_below(resolved_path: Path, allowed_roots: Sequence[Path]) -> int:
+    root = next((root for root in allowed_roots if resolved_path.is_relative_to(root)), None)
+    if root is None:
+        raise OSError(errno.EPERM, OUTSIDE_LINK)
+    # Name by name and without links: a folder that becomes a link after `resolve` is refused.
+    *folders, filename = resolved_path.relative_to(root).parts
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in folders:
+            parent = folder
+            folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(parent)
+        return os.open(filename, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def read_file(file: BufferedReader, payload_limit: int) -> FileBytes:
+    """Hash the file, and return its bytes if there are at most `payload_limit`."""
+    payload = file.read(payload_limit + 1)
+    if len(payload) <= payload_limit:
+        return FileBytes(hashlib.sha256(payload).hexdigest(), payload)
+    file.seek(0)
+    return FileBytes(hashlib.file_digest(file, "sha256").hexdigest(), None)
+
+
+def may_have_writer(file: BufferedReader) -> bool:
+    """Return False if no process has the file open for writing, and True if that is not known.
+
+    Linux grants a read lease only on a file without a writer (fcntl(2)). It gives no answer for
+    files of other users and on network file systems, other systems for none.
+    """
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return True
+    try:
+        # A writer that opens the file before the lease is returned has a signal sent to us. SIGURG
+        # is ignored by default; the usual SIGIO would end the process.
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return True
+    return False
+
 
 MAX_NAME_CHARS = 1024
 ROOT = "."

@@ -47,6 +47,8 @@ class ItemStates:
     log: EventLog
     clock: Callable[[], datetime]
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
+    live: set[str] = field(default_factory=set)
+    """Ids of the items that were not withdrawn. Do not change it."""
     stored_status: dict[str, Any] = field(default_factory=dict)
     """The status last stored by this process."""
 
@@ -69,9 +71,7 @@ class ItemStates:
                     external_id, {"epoch": self.source.epoch, "sequence": 0, "live": True}
                 )
             after = page[-1]
-
-    def list_live(self) -> set[str]:
-        return {name for name, item in self.items.items() if item.get("live")}
+        self.live = {name for name, item in self.items.items() if item.get("live")}
 
     def compute_next_mark(self, external_id: str) -> SequenceMark:
         """Return the mark of the item's next event."""
@@ -108,6 +108,8 @@ class ItemStates:
         if records:
             await self.log.append(records)
         self.items |= notes
+        for external_id, note in notes.items():
+            (self.live.add if note["live"] else self.live.discard)(external_id)
         await self.store.set_notes(
             self._name, {ITEM_PREFIX + external_id: note for external_id, note in notes.items()}
         )
@@ -127,7 +129,7 @@ class ItemStates:
         """Store the status with the first problems by name and their total, if it changed."""
         note = {
             "state": state,
-            "items": len(self.list_live()),
+            "items": len(self.live),
             "problems": dict(sorted(problems.items())[:5]),
             "problem_count": len(problems),
             **({"skipped": n_skipped} if n_skipped else {}),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.records import Record
+from schemas.topics import Record
 from streams.sources.column_values import PLACEHOLDER
 
 Texts = Mapping[str, str | None]

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from schemas.blob_keys import upload_staging_prefix
 from schemas.errors import MalformedEvent
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn, Event
-from schemas.ids import fingerprint, make_received_id, sha256_hex
+from schemas.ids import fingerprint, make_received_id, sha256_hex, upload_staging_prefix
 from schemas.ports.engines import BlobStore
-from schemas.records import Record
 from schemas.sources import EmittedState, SequenceMark, SourceSpec
+from schemas.topics import Record
 from streams.codec import Codec
 from streams.sources.emitter import SourceDocument
 

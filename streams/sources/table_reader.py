@@ -12,8 +12,8 @@ import structlog
 
 from schemas.errors import ConfigurationError, MalformedEvent, PermanentError
 from schemas.ports.sources import ChangeReader, SourceStore
-from schemas.records import Record
 from schemas.sources import DeclaredSource, PostgresSource
+from schemas.topics import Record
 from streams.sources.change_applier import ChangeApplier
 from streams.sources.debezium import ChangeEvent, parse_change_events
 from streams.sources.pgoutput import PgOutputDecoder, TableShape

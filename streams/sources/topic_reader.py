@@ -15,11 +15,10 @@ import structlog
 from schemas.errors import ConfigurationError, PermanentError, TransientError
 from schemas.ports.log import EventLog, Partition, Sink, Subscriber
 from schemas.ports.sources import EndedSnapshot, SourceStore
-from schemas.records import StoredRecord
 from schemas.sources import DebeziumSource, DeclaredSource
+from schemas.topics import StoredRecord
 from streams.retry import Backoff, retry_outages
-from streams.sources.change_applier import BatchPosition, ChangeApplier
-from streams.sources.change_dead_letters import ChangeDeadLetters
+from streams.sources.change_applier import BatchPosition, ChangeApplier, ChangeDeadLetters
 from streams.sources.debezium import ChangeEvent, SnapshotEnd, parse_change_events
 
 log = structlog.get_logger(__name__)

@@ -40,9 +40,7 @@ class UrlsReader:
     async def run(self) -> None:
         await self.item_states.load()
         # Addresses removed from the list while no reader ran.
-        await self.item_states.withdraw(
-            sorted(self.item_states.list_live() - set(self.config.urls))
-        )
+        await self.item_states.withdraw(sorted(self.item_states.live - set(self.config.urls)))
         while True:
             await self.poll()
             await asyncio.sleep(min(POLL_INTERVAL_S, self.config.every_s))
@@ -64,10 +62,8 @@ class UrlsReader:
 
     async def _revisit(self, url: str) -> ItemChange:
         item = self.item_states.items.get(url, {})
-        request_fields, mark = (
-            {"requested_at": self.clock().timestamp()},
-            self.item_states.compute_next_mark(url),
-        )
+        request_fields = {"requested_at": self.clock().timestamp()}
+        mark = self.item_states.compute_next_mark(url)
         try:
             revisited = await self.revisitor.revisit(
                 url,

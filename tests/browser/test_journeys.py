@@ -17,9 +17,10 @@ from typing import Any
 import pypdfium2
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from tests.support.browser import TIMEOUT_MS, Visitor, visit
-from tests.support.eventually import STALL_TIMEOUT_S, StallDeadline
+from tests.support.eventually import STALL_TIMEOUT_S, StallDeadline, eventually_blocking
 from tests.support.server_process import open_http_client, run_up
 
 QUESTION = "How much silt did Halvik Dredging remove?"
@@ -45,10 +46,7 @@ def opened(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
     program = folder / "browser"
     program.write_text(f'#!/bin/sh\nprintf %s "$1" > {link}.part && mv {link}.part {link}\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    settings = {
-        "BROWSER": f"{program} %s",
-        "ANABRANCH_INGEST__FOLDERS": str(folder / "watched"),
-    }
+    settings = {"BROWSER": f"{program} %s", "ANABRANCH_INGEST__FOLDERS": str(folder / "watched")}
     with run_up(folder / "data", "--sample", "--open", **settings) as (_, server):
         deadline = StallDeadline("the link in the browser", STALL_TIMEOUT_S)
         while not link.exists():
@@ -63,6 +61,13 @@ def server(opened: tuple[dict[str, Any], str]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def operator(browser: Browser, server: dict[str, Any]) -> Iterator[tuple[Visitor, Page]]:
+    with open_http_client(server) as http:
+
+        def count_searchable() -> int:
+            found = http.get("/v1/documents", params={"state": "searchable", "limit": 100})
+            return len(found.json()["items"])
+
+        eventually_blocking(count_searchable, lambda count: count == DOCUMENTS)
     with visit(browser, server) as visitor:
         yield visitor, visitor.open("/query")
 
@@ -205,7 +210,8 @@ def test_dead_letters_are_redriven_and_discarded_after_their_plan(
 def test_replay_is_planned_paused_resumed_and_cancelled(operator: tuple[Visitor, Page]) -> None:
     visitor, page = operator
     visitor.go(page, "/replays")
-    page.get_by_role("button", name="Start a replay").click()
+    # An empty list offers it, too.
+    page.get_by_role("button", name="Start a replay").first.click()
     dialog = page.get_by_role("dialog")
     _choose(page, dialog.get_by_label("Stage"), "Chunk")
     # So slow that it does not end by itself.
@@ -341,8 +347,14 @@ def _click_row(place: Page | Locator, text: str) -> None:
 
 
 def _choose(page: Page, select: Locator, option: str) -> None:
+    wanted = page.get_by_role("option", name=option, exact=True)
     select.click()
-    page.get_by_role("option", name=option, exact=True).click()
+    try:
+        wanted.click(timeout=5_000)
+    except PlaywrightTimeoutError:
+        # A dialog that was still opening has taken the focus, which closes the list.
+        select.click()
+        wanted.click()
 
 
 @pytest.mark.parametrize("place", [(0.1, 0.1, 0.3, 0.2)])

@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
-from tests.support.browser import find_violations, is_scrolled_sideways, switch_theme, visit
+from tests.support.browser import (
+    find_violations,
+    is_scrolled_sideways,
+    switch_theme,
+    visit,
+    wait_until_loaded,
+)
 from tests.support.server_process import open_http_client
 
 SCREENS = (
     "query",
     "runs",
+    "questions",
     "documents",
     "graph",
     "facts",
@@ -102,3 +109,53 @@ def test_reader_sees_what_the_role_allows(browser: Browser, server: dict[str, An
         for screen in ADMIN_SCREENS:
             visitor.go(page, f"/{screen}")
             expect(page.get_by_text("needs the role admin")).to_be_visible()
+
+
+@pytest.mark.parametrize("screen", ["runs", "documents", "events", "profiles", "audit"])
+def test_text_typed_last_takes_nobody_back(
+    browser: Browser, server: dict[str, Any], screen: str
+) -> None:
+    held: list[Route] = []
+    with visit(browser, server) as visitor:
+        page = visitor.open(f"/{screen}")
+        wait_until_loaded(page)
+        # The next screen takes longer to load than typed text to reach the address.
+        page.route("**/settings-page*", lambda route: held.append(route))
+        page.locator("main input:visible").first.press_sequentially("x")
+        page.get_by_role("link", name="Settings").click()
+        page.wait_for_timeout(1_000)
+        assert held
+        for route in held:
+            route.continue_()
+        expect(page.get_by_role("heading", level=1, name="Settings")).to_be_visible()
+        assert page.url.endswith("/ui/settings")
+
+
+def test_operator_chooses_a_model_of_this_machine_by_one_click(
+    browser: Browser, server: dict[str, Any]
+) -> None:
+    url, model = "http://127.0.0.1:11434/v1", "qwen3:8b<b>"
+    free: dict[str, Any] = {"url": None, "model": None, "is_chosen": False, "can_choose": True}
+    free |= {"servers": [{"url": url, "models": [model]}]}
+    sent: list[tuple[str, Any]] = []
+
+    def answer(route: Route) -> None:
+        request = route.request
+        sent.append((request.method, request.post_data_json))
+        chosen = {"url": url, "model": model, "is_chosen": True}
+        route.fulfill(json=free | (chosen if request.method == "PUT" else {}))
+
+    with visit(browser, server) as visitor:
+        page = visitor.open("/query")
+        page.route("**/v1/chat-model", answer)
+        visitor.go(page, "/system")
+        panel = page.get_by_role("region", name="Chat model")
+        panel.get_by_role("button", name=f"Use {model}").click()
+        expect(panel.get_by_text(f"{model} at {url} writes the answers.")).to_be_visible()
+        assert find_violations(page) == []
+        panel.get_by_role("button", name="Stop using it").click()
+        expect(panel.get_by_text("No chat model")).to_be_visible()
+    assert [entry for entry in sent if entry[0] != "GET"] == [
+        ("PUT", {"url": url, "model": model}),
+        ("DELETE", None),
+    ]

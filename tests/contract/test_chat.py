@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from engines.chat import openai
 from engines.chat.openai import OpenAIChat
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import EngineUnavailable, InvalidModelOutput, PermanentError
-from schemas.ports.engines import ChatModel, ChatOptions
+from schemas.ports.engines import ChatModel, ChatOptions, OnDelta
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.support.eventually import eventually
 
@@ -212,6 +213,19 @@ async def test_malformed_response_raises_engine_unavailable(
             on_delta=(lambda draft, piece: None) if is_streamed else None,
         )
     assert caught.value.code == "ENGINE_BROKEN_ANSWER"
+
+
+@pytest.mark.parametrize("on_delta", [None, lambda draft, piece: None], ids=["whole", "streamed"])
+async def test_endless_answer_is_refused_once(
+    chat: ChatModel, fake: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, on_delta: OnDelta | None
+) -> None:
+    monkeypatch.setattr(openai, "MAX_CHARACTERS", 1000)
+    sentence = {"text": "word " * 20, "citations": [1]}
+    lists = {"assumptions": [], "limitations": []}
+    fake.queue_answers({"sufficient": True, "sentences": [sentence] * 20, **lists})
+    with pytest.raises(EngineUnavailable, match="more than 1,000 characters"):
+        await chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=on_delta)
+    assert len(fake.requests) == 1
 
 
 @pytest.mark.parametrize(

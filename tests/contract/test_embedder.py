@@ -42,7 +42,15 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Embedd
 
 
 @pytest.fixture(
-    params=["null", "null with states", "e5", "e5 without states", "openai", "vllm messages"]
+    params=[
+        "null",
+        "null with states",
+        "e5",
+        "e5 without states",
+        "openai",
+        "vllm messages",
+        "cohere",
+    ]
 )
 async def embedder(
     request: pytest.FixtureRequest, local: dict[str, Embedder]
@@ -51,11 +59,16 @@ async def embedder(
         yield local[request.param]
         return
     kind, model = (
-        ("openai", "fake") if request.param == "openai" else ("vllm", "Qwen/Qwen3-VL-Embedding-2B")
+        ("vllm", "Qwen/Qwen3-VL-Embedding-2B")
+        if request.param == "vllm messages"
+        else ("openai", "fake")
     )
     with fake_openai(kind=kind, matryoshka=kind == "openai") as fake:
         remote = OpenAIEmbedder(
-            ServerSettings(base_url=fake.url, model=model, kind=kind), dimension=32, batch_size=2
+            ServerSettings(base_url=fake.url, model=model, kind=kind),
+            dimension=32,
+            api="cohere" if request.param == "cohere" else "openai",
+            batch_size=2,
         )
         yield remote
         await remote.close()

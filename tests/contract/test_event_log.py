@@ -13,7 +13,7 @@ import pytest
 
 from schemas.errors import ConfigurationError
 from schemas.ports.log import Partition
-from schemas.records import Position, Record, StoredRecord
+from schemas.topics import Position, Record, StoredRecord
 from tests.support.eventually import eventually
 from tests.support.log_cases import (
     CollectingSink,

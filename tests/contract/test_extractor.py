@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from benchmarks.null_engines import NullExtractor
 from engines.chat.openai import OpenAIChat
-from engines.extract.null import NullExtractor
-from engines.extract.openai import EntitySchema, OpenAIExtractor
+from engines.extract.openai import OpenAIExtractor
 from engines.extract.rules import RuleExtractor
-from engines.name_folding import fold_name
+from engines.language import fold_name
 from engines.server_settings import ServerSettings
+from schemas.errors import InvalidModelOutput
+from schemas.generations import EntitySchema
 from schemas.ports.engines import Extractor
 from tests.fakes.chunks import make_parent
 from tests.fakes.openai_server import fake_openai
@@ -87,6 +89,22 @@ async def test_extraction_is_deterministic(extractor: Extractor) -> None:
     assert await extractor.extract([make_parent(FIRST)], "en") == await extractor.extract(
         [make_parent(FIRST)], "en"
     )
+
+
+async def test_schema_restricts_what_is_extracted(extractor: Extractor) -> None:
+    whole = await extractor.extract([make_parent(FIRST, SECOND)], "en")
+    for schema in (EntitySchema(entities=("DATE",)), EntitySchema(relations=("owns",))):
+        restricted = extractor.with_schema(schema)
+        if isinstance(restricted, OpenAIExtractor):
+            # A reply with other types is invalid.
+            with pytest.raises(InvalidModelOutput, match="is not one of"):
+                await restricted.extract([make_parent(FIRST, SECOND)], "en")
+        else:
+            found = await restricted.extract([make_parent(FIRST, SECOND)], "en")
+            assert {mention.type for mention in found.mentions} <= set(schema.entities)
+            assert {relation.type for relation in found.relations} <= set(schema.relations)
+            assert all(mention in whole.mentions for mention in found.mentions)
+        assert restricted.fingerprint != extractor.fingerprint or not whole.mentions
 
 
 async def test_empty_input_extracts_nothing(extractor: Extractor) -> None:

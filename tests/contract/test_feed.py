@@ -15,12 +15,11 @@ from confluent_kafka.admin import AdminClient
 from schemas.errors import CursorAhead, InvalidRequest
 from schemas.ports.feed import FeedRecord, RecordFeed
 from schemas.ports.log import EventLog
-from schemas.records import Record
+from schemas.topics import Record
+from sql.database import close_pool, load_query, open_pool
 from sql.log import event_log as log_table
 from sql.log.event_log import PgLog
 from sql.log.feed import PgFeed
-from sql.pool import close_pool, open_pool
-from sql.query_loader import load_query
 from streams import offset_feed as feed_of_offsets
 from streams.kafka.kafka_log import KafkaLog
 from streams.offset_feed import OffsetFeed

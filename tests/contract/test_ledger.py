@@ -17,9 +17,9 @@ from schemas.events import Event, EventDeadLettered
 from schemas.events.dead_letters import LogPosition
 from schemas.ids import content_id
 from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, ProjectedEvent
-from schemas.records import Position
+from schemas.topics import Position
+from sql.database import close_pool, open_pool
 from sql.inbox.ledger import PgLedger
-from sql.pool import close_pool, open_pool
 from tests.fakes.memory_ledger import MemoryLedger
 from tests.support.generation_copies import created_row
 from tests.support.ledger_events import (

@@ -14,7 +14,7 @@ from engines.chat.openai import OpenAIChat
 from engines.embed.openai import OpenAIEmbedder
 from engines.rerank.http import HttpReranker
 from engines.server_settings import ServerRetryPolicy, ServerSettings
-from retrieval.model_budget import ModelBudget
+from retrieval.ranking.query_context import ModelBudget
 from schemas.budgets import BudgetProfile, ModelPrice, ModelUsage, PriceTable
 from schemas.errors import BudgetExceeded, EngineUnavailable, PermanentError
 from schemas.ids import content_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tests.fakes.chunks import make_passage
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai
 from tests.support.eventually import eventually
 
+VECTOR = {"embedding": [0.5] * NATIVE_DIMENSION}
 FAST_RETRIES = ServerRetryPolicy(first_wait_s=0, max_wait_s=0.05, jitter_s=0, circuit_open_s=3600)
 
 
@@ -108,11 +110,13 @@ async def test_rejected_input_is_permanent_and_keeps_circuit_closed(
 
 async def test_wrong_api_key_raises_engine_unavailable_with_remedy(fake: FakeOpenAI) -> None:
     engine = OpenAIEmbedder(
-        make_settings(fake, key="wrong"), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES
+        make_settings(fake, key="sk-wrong"), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES
     )
     with pytest.raises(EngineUnavailable) as caught:
         await engine.embed(["a"])
     assert caught.value.code == "ENGINE_KEY_REFUSED" and "key" in caught.value.remedy
+    # Some gateways repeat the key; readers of a document see the error.
+    assert "sk-wrong" not in caught.value.detail
     await engine.close()
 
 
@@ -151,12 +155,14 @@ async def test_nan_vector_is_rejected(embedder: OpenAIEmbedder, fake: FakeOpenAI
     [
         ({"wrong_dimension": True}, "ENGINE_WRONG_DIMENSION"),
         ({"drop": True}, "ENGINE_BROKEN_ANSWER"),
+        ({"body": {"data": [{**VECTOR, "index": n} for n in (0, 1, 2)]}}, "ENGINE_BROKEN_ANSWER"),
+        ({"body": {"data": [{**VECTOR, "index": n} for n in (0, 1, 1)]}}, "ENGINE_BROKEN_ANSWER"),
     ],
 )
 async def test_vectors_of_wrong_shape_are_rejected(
-    embedder: OpenAIEmbedder, fake: FakeOpenAI, fault: dict[str, bool], code: str
+    embedder: OpenAIEmbedder, fake: FakeOpenAI, fault: dict[str, Any], code: str
 ) -> None:
-    fake.fail(**fault)
+    fake.fail(times=9, **fault)
     with pytest.raises(EngineUnavailable) as caught:
         await embedder.embed(["a", "b"])
     assert caught.value.code == code

@@ -167,10 +167,7 @@ def fake() -> Iterator[FakeOpenAI]:
 def make_remote(fake: FakeOpenAI, **options: Any) -> HttpReranker:
     return HttpReranker(
         ServerSettings(
-            base_url=fake.url,
-            model="fake",
-            kind=fake.kind,
-            timeout_s=options.pop("timeout_s", 10),
+            base_url=fake.url, model="fake", kind=fake.kind, timeout_s=options.pop("timeout_s", 10)
         ),
         retry_policy=ServerRetryPolicy(
             attempts=1, first_wait_s=0, jitter_s=0, failure_threshold=2, circuit_open_s=60

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
+import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -251,6 +253,22 @@ async def test_cancelled_job_ends_its_child(sandbox: Sandbox) -> None:
         # The parent of the child notices its end a moment later.
         await eventually(lambda: not children.exists() or not children.read_text().split())
     assert await sandbox.run(sandbox_jobs.echo, b"next") == b"next"
+
+
+async def test_start_cancelled_at_any_await_leaves_nothing_open() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for awaits in range(12):
+            pool = Sandbox(1, modules=MODULES)
+            job = asyncio.ensure_future(pool.run(sandbox_jobs.echo, b"abc"))
+            for _ in range(awaits):
+                await asyncio.sleep(0)
+            job.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await job
+            await pool.aclose()
+            gc.collect()
+    assert [str(warning.message) for warning in caught] == []
 
 
 async def test_jobs_run_concurrently_and_close_ends_children() -> None:

@@ -15,11 +15,18 @@ import numpy as np
 import pytest
 import snowballstemmer
 
-from retrieval.question.document_links import fold_document_name
+from retrieval.question.stated_filters import fold_document_name
 from schemas.errors import NotFound
 from schemas.generations import LexicalConfig
 from schemas.ids import make_entity_id
-from schemas.ports.search import EntitySeed, Hit, IndexSnapshot, RankingFacts, SearchIndex
+from schemas.ports.search import (
+    EntitySeed,
+    GraphWalk,
+    Hit,
+    IndexSnapshot,
+    RankingFacts,
+    SearchIndex,
+)
 from schemas.questions import Filters
 from tests.support.document_rows import (
     SampleDocument,
@@ -358,9 +365,7 @@ async def test_every_channel_applies_the_filters(
         graph = await snapshot.search_graph(
             "default",
             [EntitySeed("name", "lobster", 1.0)],
-            hops=1,
-            fan_out=5,
-            decay=0.5,
+            GraphWalk(1, 5),
             filters=filters,
             k=9,
         )
@@ -407,12 +412,9 @@ async def test_graph_scores_decay_along_relations(world: SearchWorld) -> None:
             hits = await snapshot.search_graph(
                 "default",
                 [EntitySeed("name", "ada", 1.0)],
-                hops=hops,
-                fan_out=5,
-                decay=0.5,
+                GraphWalk(hops, 5, min_hops=min_hops),
                 filters=NO_FILTERS,
                 k=9,
-                min_hops=min_hops,
             )
             return await locate(snapshot, hits)
 
@@ -557,9 +559,7 @@ async def test_graph_follows_only_the_heaviest_relations(world: SearchWorld) -> 
         hits = await snapshot.search_graph(
             "default",
             [EntitySeed("name", "hub", 1.0)],
-            hops=1,
-            fan_out=2,
-            decay=0.5,
+            GraphWalk(1, 2),
             filters=NO_FILTERS,
             k=9,
         )
@@ -590,11 +590,7 @@ async def test_entity_graph_has_edges_that_the_caller_may_read(world: SearchWorl
         """Return the relations, and the mentions."""
         async with world.search.open_snapshot(readers=readers) as snapshot:
             graph = await snapshot.fetch_entity_graph(
-                "default",
-                [EntitySeed("name", "ada", 1.0)],
-                hops=hops,
-                fan_out=5,
-                filters=filters,
+                "default", [EntitySeed("name", "ada", 1.0)], GraphWalk(hops, 5), filters=filters
             )
             assert {names[entity]: weight for entity, weight in graph.seeds.items()} == {"ada": 1.0}
             chunks = await snapshot.fetch_chunks(
@@ -769,3 +765,13 @@ async def test_documents_are_found_by_name(world: SearchWorld) -> None:
         assert not await snapshot.find_named_documents(
             "other", list(keys), filters=NO_FILTERS, limit=9
         )
+
+
+async def test_erased_documents_are_found(world: SearchWorld) -> None:
+    kept, erased = SampleDocument("kept", ["a"]), SampleDocument("erased", ["b"])
+    await world.add(kept)
+    assert await world.search.find_erased([kept.id, erased.id]) == [erased.id]
+    if isinstance(world, PostgresWorld):
+        query = "insert into erasure_subjects values ($1, $2)"
+        await world.stack.connection.execute(query, UUID(int=1), kept.id)
+        assert await world.search.find_erased([kept.id]) == [kept.id]

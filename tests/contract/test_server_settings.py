@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
+import numpy as np
 import pytest
 
 from anabranch.config.engines import open_chat, open_embedder
@@ -13,7 +14,9 @@ from anabranch.config.index_config import build_index_config
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import watch_nothing
 from anabranch.config.settings import Settings
+from retrieval.ranking.query_context import ModelBudget
 from schemas.errors import ConfigurationError, EngineUnavailable
+from schemas.ports.metering import use_meter
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 
 SCHEMA = {
@@ -47,6 +50,33 @@ async def complete(settings: Settings, fake: FakeOpenAI, last_error: str = "http
     return len(fake.requests)
 
 
+async def test_embedder_of_cohere_tells_questions_from_passages_and_reports_tokens() -> None:
+    with fake_openai(matryoshka=False, api_key="secret") as fake:
+        settings = make_settings(
+            fake, "embed.api=cohere", "embed.api_key=secret", "embed.batch=500"
+        )
+        config = build_index_config(settings).embed
+        meter = ModelBudget()
+        async with AsyncExitStack() as stack:
+            embedder = await open_embedder(settings, config, stack, watch_nothing)
+            with use_meter(meter):
+                passages = await embedder.embed(["a bearing costs", *("other words",) * 99])
+                question = await embedder.embed_query("a bearing")
+            fake.fail(on="embed", drop=True, times=9)
+            with pytest.raises(EngineUnavailable, match="did not return 1 vectors"):
+                await embedder.embed_query("again")
+    assert config.engine == "cohere" and len(passages) == 100
+    assert question.vector @ passages[0].vector.astype(np.float32) > 0.5
+    bodies = fake.get_request_bodies("/embed")
+    # The first one asks for vectors of 8 dimensions, which the model cannot shorten.
+    assert bodies[0]["output_dimension"] == 8 and "output_dimension" not in bodies[-1]
+    assert {len(body["texts"]) for body in bodies} == {96, 4, 1}
+    assert {body["input_type"] for body in bodies if len(body["texts"]) > 1} == {"search_document"}
+    assert bodies[-1]["input_type"] == "search_query"
+    [usage] = meter.list_usage()
+    assert (usage.input_tokens, usage.estimated) == (3 + 198 + 2, False)
+
+
 @pytest.mark.parametrize(
     ("sets", "expected"),
     [
@@ -72,7 +102,7 @@ async def test_circuit_stays_open_for_the_setting(fake: FakeOpenAI) -> None:
 async def test_request_times_out_after_the_setting(fake: FakeOpenAI) -> None:
     fake.fail(times=9, hang=True)
     async with asyncio.timeout(60):
-        sent = await complete(make_settings(fake, "chat.timeout_s=0.1", "chat.attempts=1"), fake)
+        sent = await complete(make_settings(fake, "chat.timeout_s=0.5", "chat.attempts=1"), fake)
     assert sent == 2
 
 
@@ -87,7 +117,7 @@ async def test_embeddings_are_sent_in_batches_of_the_setting(fake: FakeOpenAI) -
     settings = make_settings(fake, "embed.batch=2", "embed.parallel=1")
     config = build_index_config(settings).embed
     async with AsyncExitStack() as stack:
-        embedder = await open_embedder(settings, config, stack)
+        embedder = await open_embedder(settings, config, stack, watch_nothing)
         await embedder.embed(["one", "two", "three", "four", "five"])
     sizes = [len(body["input"]) for body in fake.get_request_bodies("embeddings")]
     assert sizes == [2, 2, 1]

@@ -12,7 +12,7 @@ import pytest
 from schemas.ports.sources import SourceStore
 from schemas.sources import EmittedState, ReleasedId, RowChange, TableFloors
 from sql.catalog.sources import PgSourceStore
-from sql.pool import close_pool, open_pool
+from sql.database import close_pool, open_pool
 from tests.fakes.memory_source_store import MemorySourceStore
 
 FIRST = RowChange("1", "notes", 1, 10, columns={"body": "text", "n": [1, None]})

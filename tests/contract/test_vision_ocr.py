@@ -13,7 +13,7 @@ from engines.ocr.openai import END_OF_SENTENCE, OpenAIOcr, parse_blocks
 from engines.parsed_blocks import ParsedBlock
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import EngineUnavailable
-from tests.fakes.asgi_server import run_asgi_app
+from tests.fakes.failing_server import run_asgi_app
 from tests.fakes.ocr import FakeOcr
 
 FAST_RETRIES = ServerRetryPolicy(first_wait_s=0, max_wait_s=0.05, jitter_s=0, circuit_open_s=3600)

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from streams.kafka.broker import _find_free_port
-from streams.kafka.jars import find_java, get_default_jars_dir
+from streams.kafka.broker import _find_free_port, find_java, get_default_jars_dir
 
 POM = Path(__file__).with_name("pom.xml")
 WORKER_PROPERTIES = """bootstrap.servers={bootstrap}

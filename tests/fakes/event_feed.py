@@ -1,4 +1,4 @@
-"""Ports of the event feed without a database."""
+"""Records of an event feed, and documents that exist."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from uuid import UUID
 
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
-from schemas.records import Record
+from schemas.sources import DeclaredSource
+from schemas.topics import Record
 
 DOCUMENT_ID = content_id("document", "default", "", "a")
 
@@ -37,3 +38,13 @@ def make_record(kind: str, topic: str, tenant: str | None, document: UUID) -> Re
         {"ce_tenant": tenant.encode()} if tenant else {}
     )
     return Record(topic, str(document).encode(), b"{}", headers)
+
+
+class NoKnownDocuments:
+    """A store of known documents that is empty."""
+
+    async def fetch_sources(self) -> list[DeclaredSource]:
+        return []
+
+    async def fetch_external_ids(self, ce_source: str, after: str, limit: int) -> list[str]:
+        return []

@@ -1,15 +1,17 @@
-"""The server that a command speaks to, without a socket: it answers so many times, and is gone
-then.
-"""
+"""Servers of tests, also those that fail."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 
 from anabranch.cli.http_client import ApiClient
 
@@ -58,3 +60,26 @@ def serve_answers(monkeypatch: pytest.MonkeyPatch) -> ServeAnswers:
         return server.requests
 
     return serve
+
+
+@contextmanager
+def run_asgi_app(app: Any) -> Iterator[str]:
+    """Yield `http://127.0.0.1:PORT` once it answers; join the thread at the end."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, log_level="error", ws="none", lifespan="off", timeout_graceful_shutdown=1
+        )
+    )
+    thread = threading.Thread(
+        target=lambda: asyncio.run(server.serve(sockets=[listener])),
+        name="fake-server",
+        daemon=True,
+    )
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+        listener.close()

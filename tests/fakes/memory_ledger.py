@@ -23,7 +23,6 @@ from schemas.ports.ledger import (
     ProjectedEvent,
     VisibilityChange,
 )
-from schemas.records import Position, is_repeat
 from schemas.rows import (
     ChildRow,
     DocumentRow,
@@ -33,6 +32,7 @@ from schemas.rows import (
     TextRow,
     WithdrawalRow,
 )
+from schemas.topics import Position, is_repeat
 from sql.inbox.revision_policy import (
     DocumentState,
     Verdict,

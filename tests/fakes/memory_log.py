@@ -10,7 +10,7 @@ from aiokafka.partitioner import murmur2
 
 from schemas.errors import ConfigurationError
 from schemas.ports.log import OpenSink, Sink, Subscription
-from schemas.records import Position, Record, StoredRecord
+from schemas.topics import Position, Record, StoredRecord
 from streams.dense_log import DenseLog
 
 Clock = Callable[[], datetime]

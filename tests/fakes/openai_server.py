@@ -23,7 +23,7 @@ import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from tests.fakes.asgi_server import run_asgi_app
+from tests.fakes.failing_server import run_asgi_app
 from tests.fakes.grounded_model import (
     answer_from_context,
     build_minimal_value,
@@ -143,6 +143,7 @@ def _app(fake: FakeOpenAI) -> FastAPI:
     for path in (
         "/v1/chat/completions",
         "/v1/embeddings",
+        "/v1/embed",
         "/v1/rerank",
         "/rerank",
         "/v1/score",
@@ -171,11 +172,9 @@ async def _answer(fake: FakeOpenAI, request: Request) -> Response:
     if fault.status:
         headers = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
         return _error_response(fault.status, "as told", headers)
-    if fake.api_key and fake.api_key not in (
-        request.headers.get("authorization", "").removeprefix("Bearer "),
-        request.headers.get("api-key"),
-    ):
-        return _error_response(401, "Incorrect API key provided")
+    bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+    if fake.api_key and fake.api_key not in (bearer, request.headers.get("api-key")):
+        return _error_response(401, f"Incorrect API key provided: {bearer}")
     if fault.malformed:
         return Response("<html>502 somewhere</html>", media_type="text/html")
     if fault.body is not None:
@@ -352,6 +351,39 @@ def _encode_vector(row: Any, body: dict[str, Any], fault: ResponseFault) -> Any:
     )
 
 
+async def _answer_embed(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFault) -> Response:
+    """Answer Cohere's `POST /v2/embed`; without `matryoshka` as a model before v4."""
+    texts = body.get("texts", [])
+    problems = {
+        "invalid request: input_type is required": body.get("input_type")
+        not in ("search_document", "search_query", "classification", "clustering"),
+        "invalid request: at most 96 texts": not 0 < len(texts) <= 96,
+        "invalid request: text cannot be empty": not all(texts),
+        "invalid request: embedding_types": body.get("embedding_types") != ["float"],
+        "output_dimension is not supported for this model": "output_dimension" in body
+        and not fake.matryoshka,
+        "invalid request: unknown field": not body.keys()
+        <= {"model", "texts", "input_type", "embedding_types", "output_dimension", "truncate"},
+    }
+    if problem := next((text for text, holds in problems.items() if holds), None):
+        return JSONResponse({"id": "fake", "message": problem}, 400)
+    rows = [
+        _truncate_vector(item.vector.astype(np.float32), body.get("output_dimension"))
+        for item in await NullEmbedder(NATIVE_DIMENSION).embed(texts)
+    ]
+    vectors = [_encode_vector(row, body, fault) for row in rows]
+    tokens = sum(len(text.split()) for text in texts)
+    return _json_response(
+        {
+            "id": "embed-fake",
+            "texts": texts,
+            "embeddings": {"float": vectors[1:] if fault.drop else vectors},
+            "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": tokens}},
+            "response_type": "embeddings_by_type",
+        }
+    )
+
+
 MAX_RERANKED_DOCUMENTS = 1000
 
 
@@ -413,6 +445,7 @@ async def _answer_score(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseF
 _HANDLERS = {
     "completions": _answer_chat,
     "embeddings": _answer_embeddings,
+    "embed": _answer_embed,
     "rerank": _answer_rerank,
     "score": _answer_score,
 }

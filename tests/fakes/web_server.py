@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
-from tests.fakes.asgi_server import run_asgi_app
+from tests.fakes.failing_server import run_asgi_app
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def trace_await_points(loop: asyncio.AbstractEventLoop, on_await_point: OnAwaitP
     def create_task(
         loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
     ) -> asyncio.Task[Any]:
-        stage = find_stage(coroutine) or get_current_stage()
+        stage = find_stage(coroutine) or get_current_stage(loop)
         return asyncio.Task(
             coroutine if stage is None else TracedCoroutine(coroutine, stage, on_await_point),
             loop=loop,
@@ -115,9 +115,9 @@ def find_stage(coroutine: Any) -> str | None:
     return runner.stage.name if isinstance(runner, StageRunner) else None
 
 
-def get_current_stage() -> str | None:
+def get_current_stage(loop: asyncio.AbstractEventLoop) -> str | None:
     """Return the stage of the task that is running, or None outside of traced tasks."""
-    task = asyncio.current_task()
+    task = asyncio.current_task(loop)
     coroutine = task.get_coro() if task is not None else None
     return coroutine.stage if isinstance(coroutine, TracedCoroutine) else None
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from sql.embedded.server import EmbeddedPostgres
 from streams.kafka.broker import Broker
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from tests.faults.worker_fleet import WorkerFleet, monitor_memory
 from tests.support.postgres_fixture import clone_database
 

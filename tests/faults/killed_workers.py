@@ -30,6 +30,7 @@ SEPARATE_STAGES = ("receive", "transcribe", "chunk", "embed", "extract", "index"
 STAGES_WITHOUT_EVENTS = {
     "runs": "the workload runs no queries",
     "judgements": "the workload sends no feedback",
+    "answers": "the workload saves no questions",
 }
 """Stages that are not struck, and why."""
 STAGES_IN_MAKE_TEST = ("receive", "embed", "index", "control")

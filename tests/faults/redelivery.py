@@ -8,7 +8,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from processors import STAGES
-from services.generations.first_generation import FIRST_GENERATION
+from services.generations.decisions import FIRST_GENERATION
 from streams.stage_consumer import format_group_name
 from tests.faults.trial import Fault, FaultTrial
 

@@ -27,8 +27,7 @@ def inject(trial: FaultTrial) -> int:
         trial.push_next(EVENTS_PER_ROUND)
         trial.wait_for_outcomes(len(trial.sent_ids))
     trial.expect(
-        fetch_members(trial) == members_before,
-        "a worker that was only slow left its group",
+        fetch_members(trial) == members_before, "a worker that was only slow left its group"
     )
     (slow,) = trial.fleet.list_running()
     trial.fleet.stop_worker(slow)

@@ -20,7 +20,7 @@ from schemas.timestamps import utc_now
 from services.generations.decisions import GenerationDecisions
 from services.generations.reindex import start_rebuild
 from services.storage import Storage
-from sql.index.generation_removal import begin_generation_drop
+from sql.index.partitions import begin_generation_drop
 from tests.faults.environment import PARTITIONS
 from tests.faults.trial import Fault, FaultTrial
 from tests.support.eventually import eventually_blocking

@@ -16,8 +16,8 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.kafka.settings import build_kafka_settings
 from anabranch.process.database import open_database
+from anabranch.process.ingress_settings import select_stages
 from anabranch.process.shutdown import run_until_stopped
-from anabranch.process.stage_selection import select_stages
 from engines.embed.openai import OpenAIEmbedder
 from engines.parse import LocalParser
 from engines.server_settings import ServerRetryPolicy, ServerSettings

@@ -21,16 +21,22 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from processors import EVENT_CLASSES
-from schemas.events import EventData, FactRetracted, SourceAdded, SourceRemoved, SourceReset
+from schemas.events import (
+    EventData,
+    FactRetracted,
+    SourceAdded,
+    SourceRemoved,
+    SourceReset,
+    build_root_event,
+)
 from schemas.ids import content_id
-from schemas.records import Record
 from schemas.sources import SequenceReset, SourceSpec, UrlsSource
-from schemas.topics import RAW
+from schemas.topics import RAW, Record
 from services.storage import Storage
+from sql.database import Pool
 from sql.embedded.server import EPHEMERAL_SETTINGS, EmbeddedPostgres
-from sql.pool import Pool
 from streams.asyncapi import JSON_SCHEMA, get_schema_file_name
-from streams.publisher import API_SOURCE, build_root_event
+from streams.publisher import API_SOURCE
 from tests.fakes.null_embedder import NullEmbedder
 from tests.golden.recording import LOG_NAMES, RECORDINGS_DIR, RecordedEvent, decode_or_error
 from tests.golden.views import fetch_views
@@ -110,7 +116,9 @@ async def produce_all_events(world: ApiWorld) -> None:
     await _send(world.http.patch(f"/v1/entities/{entity}", json={"type": "GAUGE"}))
     await _send(world.http.post(f"/v1/entities/{other}/merge", json={"into": entity}))
     await _send(world.http.post(f"/v1/entities/{entity}/split", json={"part": other}))
-    await _send(world.http.put("/v1/collections/gone", json={"default_profile": "rrf"}))
+    settings = {"default_profile": "rrf", "chunking": "small", "extract": {"entities": ["ORG"]}}
+    await _send(world.http.put("/v1/collections/gone", json=settings))
+    await _send(world.http.post("/v1/experiments", json={"candidate": "rrf"}))
     await _send(world.http.delete("/v1/collections/gone"))
     await eventually(
         lambda: _has_rows(
@@ -118,6 +126,7 @@ async def produce_all_events(world: ApiWorld) -> None:
         )
     )
     await _state_facts(world)
+    await _change_an_answer(world)
     secret = await world.ingest_until_searchable(
         "The code of the safe is kingfisher.", "secret.txt", external_id="secret"
     )
@@ -169,6 +178,18 @@ async def _state_facts(world: ApiWorld) -> None:
     await eventually(
         lambda: _has_value(world, f"/v1/erasures/{receipt['receipt_id']}", "state", "done")
     )
+
+
+async def _change_an_answer(world: ApiWorld) -> None:
+    """Save a question, change the document that answers it, and delete the question."""
+    await world.ingest_until_searchable("The sluice opens at dawn.", external_id="sluice")
+    saved = await _send(world.http.post("/v1/questions", json={"query": "When opens the sluice?"}))
+    path = f"/v1/questions/{saved['question_id']}"
+    await eventually(lambda: world.fetch_json(path), lambda found: found and found["answered_at"])
+    await world.ingest_until_searchable("The sluice opens at noon.", external_id="sluice")
+    await eventually(lambda: world.fetch_json(f"{path}/changes"), lambda found: found["items"])
+    await wait_until_idle(world)
+    await _send(world.http.delete(path))
 
 
 def make_external_records() -> list[Record]:

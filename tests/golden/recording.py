@@ -18,8 +18,7 @@ from processors import EVENT_CLASSES
 from schemas.errors import DataErased, PermanentError
 from schemas.events import Event, EventData
 from schemas.ports.keys import StoredKey
-from schemas.records import Position, Record, StoredRecord
-from schemas.topics import get_base_topic
+from schemas.topics import Position, Record, StoredRecord, get_base_topic
 from sql.log.event_log import decode_headers, encode_headers
 from streams.codec import Codec
 from streams.payload_keys import SealingKeys

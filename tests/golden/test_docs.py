@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from anabranch.cli import build_app
+from anabranch.cli.errors import CLI_EQUIVALENTS
 from anabranch.config.loader import NON_SETTING_VARIABLES, list_setting_names, to_environment_name
 from docs.generate import find_outdated_files, replace_section
 from docs.tables import PACKAGES
-from processors import EVENT_CLASSES, STAGES
+from processors import EVENT_CLASSES, STAGES, TOPICS
 from services.instrumentation.metrics import Metrics
 from tests.golden.error_codes import collect_codes
-from tests.support.openapi import build_openapi_document
+from tests.support.api_client import build_openapi_document
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -152,6 +155,18 @@ def test_commands_named_in_remedies_exist() -> None:
     ] == []
 
 
+def test_calls_named_in_remedies_have_a_command() -> None:
+    source = "\n".join(
+        path.read_text(encoding="utf-8")
+        for package in ("processors", "retrieval", "services", "sql")
+        for path in (ROOT / package).rglob("*.py")
+    )
+    remedies = " ".join(re.findall(r'remedy=\(?\s*((?:f?"[^"]*"\s*)+)', source))
+    named = re.findall(r"[A-Z]+ /v1/[\w/{}-]+", re.sub(r'"\s*"', "", remedies))
+    assert {"POST /v1/runs/{run}/diff", "GET /v1/runs"} <= set(named)
+    assert set(named) <= set(CLI_EQUIVALENTS)
+
+
 def read_command_section(command: str) -> str:
     """Return the reference text of a command and of all commands."""
     reference = read_text("docs/reference/command-line.md")
@@ -223,9 +238,19 @@ def list_anchors(page: Path) -> set[str]:
 
 def test_distributed_workers_of_the_page_run_every_stage() -> None:
     commands = re.findall(r"worker --stages ([\w,]+)", read_text("docs/how-to/run-on-kafka.md"))
-    assert {name for command in commands for name in command.split(",")} == {
-        stage.name for stage in STAGES
-    }
+    names = {name for command in commands for name in command.split(",")}
+    assert names == {stage.name for stage in STAGES}, "name the stage in a command of the page"
+
+
+def test_extras_are_installed_from_a_clone_with_the_hashes_of_the_lock() -> None:
+    known = tomllib.loads(read_text("pyproject.toml"))["project"]["optional-dependencies"]
+    files = [*PAGES, *(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    named = {name for text in texts for name in re.findall(r"EXTRAS=\"?([a-z]+)", text)}
+    assert named | {"dev"} == set(known) and not any("install 'anabranch[" in one for one in texts)
+    command = ["make", "--dry-run", "install", "EXTRAS=grpc models"]
+    planned = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "--constraint requirements-dev.lock --extra grpc --extra models" in planned
 
 
 LOCKS = [
@@ -251,9 +276,23 @@ def test_lock_file_has_hashes_and_no_urls(lock: str) -> None:
 
 def test_development_lock_adds_packages_to_the_runtime_lock_and_changes_none() -> None:
     runtime, development = (
-        set(re.findall(r"^[\w.-]+==[^\\\n]+", read_text(lock), re.MULTILINE)) for lock in LOCKS[:2]
+        # Without markers, which a tool may widen to further platforms.
+        set(re.findall(r"^[\w.-]+==[^\s;\\]+", read_text(lock), re.MULTILINE))
+        for lock in LOCKS[:2]
     )
     assert runtime < development
     names = {pin.split("==")[0] for pin in runtime}
     assert "faust-streaming" in names
     assert not names & {"arcadedb-embedded", "hatchling", "moto", "mypy", "pytest", "ruff", "scipy"}
+
+
+def test_screens_name_every_stage() -> None:
+    words = read_text("web/src/stream/words.ts")
+    # In both languages.
+    assert [stage.name for stage in STAGES if words.count(f"      {stage.name}: '") != 2] == []
+
+
+def test_events_screen_filters_by_every_topic() -> None:
+    source = (ROOT / "web/src/stream/events/filters.tsx").read_text(encoding="utf-8")
+    listed = re.findall(r"^  '(\w+)',$", source, re.MULTILINE)
+    assert {*listed, "control"} == {str(topic) for topic in TOPICS}

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from engines.extract.rules import extract_by_rules
-from engines.language_detector import FastTextLanguageDetector
-from engines.name_folding import FoldingNameNormalizer
+from engines.language import FastTextLanguageDetector
 from evaluation.answers_eval import AnswerQuestion, contains, normalize_text, read_answers_set
 from retrieval.question.query_plan import plan_query
-from retrieval.ranking.routing import choose_route
+from retrieval.ranking.planning import choose_route
 from schemas.planning import RouteProfile
 from schemas.questions import Filters, RouteMode, SearchRequest
 from tests.fakes.chunks import make_parent
@@ -46,8 +45,7 @@ def list_entity_keys() -> frozenset[str]:
 
 
 def route_by_rules(question: AnswerQuestion, profile: RouteProfile) -> RouteMode:
-    languages, names = FastTextLanguageDetector(), FoldingNameNormalizer()
-    plan = plan_query(question.question, None, languages, names, filters=Filters())
+    plan = plan_query(question.question, None, FastTextLanguageDetector(), filters=Filters())
     is_named = not list_entity_keys().isdisjoint(plan.names)
     request = SearchRequest(query=question.question)
     return choose_route(request, plan, profile, is_named=is_named).route.mode

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sql.pool import Pool
+from sql.database import Pool
 
 LIVE_GENERATION = "generation = (select name from live_generation)"
 VISIBLE_JOIN = (

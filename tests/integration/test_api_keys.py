@@ -20,13 +20,11 @@ from schemas.errors import (
     Unauthenticated,
 )
 from schemas.principals import Principal
-from schemas.records import Position, Record
-from schemas.topics import CONTROL
+from schemas.topics import CONTROL, Position, Record
 from services import api_keys
-from services.api_keys import ApiKeyAuthenticator, ApiKeyService
-from services.audit_log import AuditLog
+from services.api_keys import ApiKeyAuthenticator, ApiKeyService, AuditLog
 from sql.catalog.access import PgApiKeys
-from sql.pool import Pool, close_pool, open_pool
+from sql.database import Pool, close_pool, open_pool
 from streams.codec import Codec
 from tests.fakes.memory_log import MemoryLog
 

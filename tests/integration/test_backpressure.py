@@ -19,19 +19,17 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
-from anabranch.process.stage_selection import select_stages
-from schemas.events import DocumentChunked
+from anabranch.process.ingress_settings import select_stages
+from schemas.events import DocumentChunked, build_root_event
 from schemas.ids import content_id, make_document_id
 from schemas.ports.engines import TextEmbedding
 from schemas.ports.log import OpenSink, Partition, Sink, Subscriber, Subscription
-from schemas.records import Record
-from schemas.topics import CHUNKED, EMBEDDED
+from schemas.topics import CHUNKED, EMBEDDED, Record
 from schemas.values import ChildChunk, Origin, ParentChunk
 from services.monitoring.lag_diagnosis import fetch_stage_lags
 from streams.codec import Codec
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from streams.partition_sink import PartitionLimits, PartitionSink
-from streams.publisher import build_root_event
 from tests.fakes.memory_log import choose_partition
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually

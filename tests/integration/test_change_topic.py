@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.events import SourceAdded
+from schemas.events import SourceAdded, build_root_event
 from schemas.ids import content_id
-from schemas.records import Record
 from schemas.sources import DebeziumSource, RowMapping, SourceSpec
-from schemas.topics import CONTROL
-from streams.publisher import build_root_event
+from schemas.topics import CONTROL, Record
 from tests.support.simulated_table import TOPIC, SimulatedTable
 from tests.support.source_environment import SourceEnvironment, run_source_environment
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest_asyncio
 
 from schemas.events import Event
+from sql.database import Pool, close_pool, open_pool
 from sql.inbox.ledger import PgLedger
 from sql.operations.integrity import compute_checksum
-from sql.pool import Pool, close_pool, open_pool
 from tests.support.generation_copies import apply_control_rows, created_row
 from tests.support.ledger_events import G1, claim_events, make_removed, make_revision_events
 

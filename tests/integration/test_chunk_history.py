@@ -10,10 +10,10 @@ import pytest
 
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id, sha256_hex
-from sql.catalog.lineage import PgLineage
+from sql.catalog.revisions import PgLineage
 from sql.catalog.runs import PgRecordedTexts
+from sql.database import Pool, close_pool, open_pool
 from sql.index.partitions import create_partitions, drop_partitions
-from sql.pool import Pool, close_pool, open_pool
 from tests.support.api_client import LOCAL_CALLER, make_caller
 
 DOCUMENT_ID = content_id("document", "default", "", "a")

@@ -1,5 +1,3 @@
-"""Run the command line as processes."""
-
 from __future__ import annotations
 
 import json
@@ -11,6 +9,12 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli import COMMANDS, main
+from sql.operations.migrate import migrate, read_migrations
+from sql.operations.monitoring import (
+    fetch_migration_status,
+    inspect_database,
+    list_pending_migrations,
+)
 
 
 def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -66,3 +70,16 @@ def test_closed_output_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -m anabranch config schema | head -c 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("{0\n", "")
+
+
+async def test_pending_migrations_are_listed(empty_database: str) -> None:
+    assert await list_pending_migrations(empty_database) == [
+        migration.file for migration in read_migrations()
+    ]
+    await migrate(empty_database)
+    state = await inspect_database(empty_database)
+    assert (state.version >= 15, state.pending) == (True, [])
+    assert state.vector is not None
+    assert all(
+        row["applied_at"] is not None for row in await fetch_migration_status(empty_database)
+    )

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.config.overrides import Overrides
 from sql.embedded.server import EmbeddedPostgres
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from tests.debezium.connect import make_connector_config, run_kafka_connect
 from tests.debezium.notes_table import COLUMN_ENCODINGS, open_notes_table
 from tests.fakes.null_embedder import NullEmbedder

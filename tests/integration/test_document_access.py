@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from schemas.ports.search import EntitySeed
+from schemas.ports.search import EntitySeed, GraphWalk
 from schemas.principals import Principal
 from schemas.questions import Filters
 from sql.catalog.collections import PgCollections
@@ -78,9 +78,7 @@ async def search_all_retrievers(
         graph = await snapshot.search_graph(
             "default",
             [EntitySeed("bird", "heron", 1.0)],
-            hops=1,
-            fan_out=25,
-            decay=0.5,
+            GraphWalk(1, 25),
             filters=filters,
             k=50,
         )
@@ -100,7 +98,7 @@ async def test_every_retriever_returns_only_readable_documents(
     database: str, few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not few:
-        monkeypatch.setattr("sql.index.search_scope.MAX_LISTED_DOCUMENTS", 0)
+        monkeypatch.setattr("sql.index.snapshot.MAX_LISTED_DOCUMENTS", 0)
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, *ALL_DOCUMENTS)
         for doc in ALL_DOCUMENTS:
@@ -126,7 +124,7 @@ async def test_graph_skips_relations_of_unreadable_documents(database: str) -> N
             async with desk.search.open_snapshot(None, names) as snapshot:
                 assert bool(await snapshot.link_entities("default", ["ann"])) == bool(reached)
                 hits = await snapshot.search_graph(
-                    "default", seeds, hops=2, fan_out=25, decay=0.5, filters=Filters(), k=50
+                    "default", seeds, GraphWalk(2, 25), filters=Filters(), k=50
                 )
                 assert {hit.document_id for hit in hits} == reached
 

@@ -15,8 +15,9 @@ from schemas.ids import content_id, make_derived_id, make_received_id, sha256_he
 from schemas.ingest import IngestionJob
 from sql.catalog.collections import PgCollections
 from sql.catalog.documents import PgDocuments
-from sql.catalog.jobs import PgJobs
 from sql.catalog.listings import PgListings
+from sql.catalog.revisions import PgJobs
+from sql.operations.monitoring import PgProgress
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import (
     EPOCH,
@@ -599,3 +600,40 @@ async def test_concurrent_jobs_are_opened_once_each(database: str) -> None:
         await jobs.open(second)
         rows = await stack.pool.fetch("select id, external_id from jobs order by event_id")
         assert [tuple(row) for row in rows] == [(first.job_id, "a"), (second.job_id, None)]
+
+
+async def test_progress_of_long_reaction_is_stored_once_per_second(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        await insert_accepted(stack.connection, DOCUMENT)
+        start_job = """insert into job_stages (generation, document_id, ord, stage, part, state,
+             attempts, log_topic, log_partition, log_offset, started_at)
+           values ('g1', $1, $2, $3, $4, $5, 1, 't', 0, 0, now())"""
+        key = (DOCUMENT.id, list(DOCUMENT.order))
+        await stack.connection.execute(start_job, *key, "transcribe", 1, "running")
+        now = 100.0
+        progress = PgProgress(stack.pool, "g1", lambda: now)
+        report = progress.begin("transcribe", DOCUMENT.id, DOCUMENT.order)
+
+        async def fetch_progress(stage: str) -> tuple[Any, Any]:
+            found = await PgDocuments(stack.pool).fetch_document(LOCAL_CALLER, DOCUMENT.id)
+            assert found is not None
+            [line] = [line for line in found["stages"] if line["stage"] == stage]
+            assert found["waiting"]["stage"] == stage
+            return line.get("progress"), found["waiting"]["progress"]
+
+        for passed, pages, expected in (
+            (0.9, 8, None),
+            (0.2, 16, 16),
+            (0.5, 24, 16),
+            (0.6, 32, 32),
+        ):
+            now += passed
+            await report(pages, 400)
+            shown = expected and {"done": expected, "total": 400, "unit": "pages"}
+            assert await fetch_progress("transcribe") == (shown, shown)
+        await insert_index_rows(stack.connection, DOCUMENT)
+        await insert_settled_parts(stack, DOCUMENT, "chunks", "chunked", parts=3, have=3)
+        for part, state in ((1, "done"), (2, "done"), (3, "running")):
+            await stack.connection.execute(start_job, *key, "embed", part, state)
+        parts = {"done": 2, "total": 3, "unit": "parts"}
+        assert await fetch_progress("embed") == (parts, parts)

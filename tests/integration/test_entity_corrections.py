@@ -22,20 +22,14 @@ from schemas.events import (
 )
 from schemas.ids import content_id, make_entity_id
 from schemas.ports.ledger import ProjectedEvent
-from schemas.ports.search import EntitySeed
+from schemas.ports.search import EntitySeed, GraphWalk
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
-from schemas.rows import (
-    ClaimRow,
-    EventRow,
-    MentionRow,
-    RelationRow,
-    Row,
-)
+from schemas.rows import ClaimRow, EventRow, MentionRow, RelationRow, Row
+from sql.database import connect
 from sql.inbox.shared_rows import write_shared_rows
 from sql.index.derived_tables import copy_rows
 from sql.index.entities import PgEntities
-from sql.pool import connect
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.bolt_server import read_view
 from tests.support.document_rows import (
@@ -115,7 +109,7 @@ async def search_names(stack: SearchStack, *keys: str) -> set[UUID]:
     async with stack.search.open_snapshot() as snapshot:
         seeds = await snapshot.link_entities("default", keys)
         hits = await snapshot.search_graph(
-            "default", seeds, hops=0, fan_out=5, decay=0.5, filters=Filters(), k=50
+            "default", seeds, GraphWalk(0, 5), filters=Filters(), k=50
         )
     return {hit.chunk_id for hit in hits}
 
@@ -235,9 +229,7 @@ async def test_correction_of_another_tenant_has_no_effect(database: str) -> None
         await insert_network(stack)
         before = await list_names(stack)
         await correct(
-            stack,
-            merge(SHORT, LONG, 5, tenant="other"),
-            retype(LONG, "STOLEN", 6, tenant="other"),
+            stack, merge(SHORT, LONG, 5, tenant="other"), retype(LONG, "STOLEN", 6, tenant="other")
         )
         assert await list_names(stack) == before
         async with stack.connection.transaction():
@@ -298,7 +290,7 @@ def make_rows(doc: SampleDocument, subject: str, object_: str) -> list[Row]:
     number = random.getrandbits(62)
     return [
         MentionRow(
-            content_id("mention", number),
+            id=content_id("mention", number),
             type=types[subject],
             key=subject,
             name=subject.title(),
@@ -306,7 +298,7 @@ def make_rows(doc: SampleDocument, subject: str, object_: str) -> list[Row]:
             **owner,
         ),
         RelationRow(
-            content_id("relation", number),
+            id=content_id("relation", number),
             subject_type=types[subject],
             subject_key=subject,
             type="owns",
@@ -318,7 +310,7 @@ def make_rows(doc: SampleDocument, subject: str, object_: str) -> list[Row]:
             **owner,
         ),
         ClaimRow(
-            content_id("claim", number),
+            id=content_id("claim", number),
             subject_type=types[subject],
             subject_key=subject,
             property="founded",
@@ -433,7 +425,7 @@ async def test_rebuild_by_any_decisions_gives_the_same_entities(seed: int, datab
         owner = {"document_id": doc.id, "order": doc.order, "tenant": doc.tenant}
         place = {"chunk_id": doc.chunk_id(0), "char_start": 0, "char_end": 1}
         rows = [
-            MentionRow(content_id("m", name), type="ORG", key=name, name=name, **place, **owner)
+            MentionRow(id=content_id("m", name), type="ORG", key=name, name=name, **place, **owner)
             for name in names
         ]
         event = ProjectedEvent(make_chunked("a", 1, ["x"]), tuple(rows))

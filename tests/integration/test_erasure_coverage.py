@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sql.database import close_pool, open_pool
 from sql.operations.erasure import AFFECTED_TABLES, DOCUMENT_TABLES, REVISION_TABLES
-from sql.pool import close_pool, open_pool
 
 ERASED_TABLES = {*REVISION_TABLES, *DOCUMENT_TABLES, *AFFECTED_TABLES} - {"keystore.keys"}
 WITHDRAWAL_TABLES = {"visible": "its rows go with the withdrawal", "corpus_deltas": "counts"}
@@ -44,6 +44,7 @@ DECISION_TABLES = {
     "calibrations": "thresholds and counts",
     "collection_profiles": "names of collections and profiles",
     "collection_deletions": "names of collections",
+    "experiments": "names of profiles, and times",
     "erasures": "receipts: names and counts",
     "erasure_counts": "counts",
     "audit_events": (
@@ -51,6 +52,7 @@ DECISION_TABLES = {
     ),
     "erasure_items": "ids of keys, hashes of blobs' names",
     "erasure_subjects": "ids of documents that were",
+    "standing_cursor": "a position in the log",
 }
 KEY_TABLES = {
     "keystore.keys": "destroyed",

@@ -20,7 +20,7 @@ import jsonschema
 import pytest
 
 from schemas.ids import make_document_id
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from tests.support.broken_files import make_encrypted_pdf, make_pdf
 from tests.support.cluster import WorkerCluster, run_cluster
 from tests.support.eventually import eventually_blocking

@@ -18,14 +18,14 @@ from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
-from engines.extract.null import NullExtractor
+from benchmarks.null_engines import NullExtractor
 from schemas.events import Content, DocumentIndexed, DocumentReceived
 from schemas.ports.engines import LocalFile, ParsePlan, TextEmbedding
 from schemas.topics import CHUNKED, OUTCOMES
 from schemas.values import Transcript
 from services.storage import Storage
 from streams.codec import Codec
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from streams.publisher import build_raw_record
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually

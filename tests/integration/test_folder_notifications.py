@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from streams.sources import folder_reader
-from streams.sources.folder_watcher import FolderChanges
+from streams.sources.folder_scan import FolderChanges
 from tests.support.eventually import eventually
 from tests.support.raw_documents import read_current_documents
 from tests.support.watched_folder import WatchedFolder

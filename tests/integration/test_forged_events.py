@@ -14,12 +14,12 @@ from anabranch.composition.storage import recover_database
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.settings import Settings
 from schemas.errors import PermanentError
-from schemas.events import Content, DocumentReceived, GenerationPromoted
+from schemas.events import Content, DocumentReceived, GenerationPromoted, build_root_event
 from schemas.ids import content_id
-from schemas.records import Position, Record, StoredRecord
+from schemas.topics import Position, Record, StoredRecord
+from streams.cloudevents import SIGNATURE_HEADER, EventSigner
 from streams.codec import Codec
-from streams.publisher import build_raw_record, build_root_event
-from streams.signatures import SIGNATURE_HEADER, EventSigner
+from streams.publisher import build_raw_record
 from tests.support.database_copies import copy_keys, copy_log
 from tests.support.log_backends import long_on_kafka, on_both_logs
 from tests.support.pipeline import EVENT_TIME, Pipeline, null_overrides, run_pipeline

@@ -12,15 +12,16 @@ import pytest
 from anabranch.config.loader import load_overrides, override_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
+from processors import TOPICS
 from schemas.errors import ConfigurationError, InvalidRequest
 from schemas.generations import IndexConfig
 from schemas.ports.engines import TextEmbedding
 from services.generations.reindex import start_rebuild
 from services.generations.reindex_plan import OUTPUT_TOPICS
-from services.generations.removal import remove_generation
-from sql.index.generation_builds import PgGenerationBuilds
+from services.generations.service import remove_generation
+from sql.database import connect
+from sql.index.generations import PgGenerationBuilds
 from sql.operations.integrity import compute_checksum
-from sql.pool import connect
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import (
@@ -55,7 +56,8 @@ async def test_shadow_at_barrier_equals_build_from_scratch(
         barrier = await at_work.pool.fetchval(
             "select barrier from generations where name = $1", name
         )
-        assert set(barrier) == {"ocr_done", "chunked", "entities"} and all(barrier.values())
+        shared = {topic for topic in TOPICS if topic.per_generation} - {"embedded"}
+        assert set(barrier) == shared and all(barrier.values())
     settings = override_settings(Settings(data_dir=tmp_path / "other"), EMBEDDER_CHANGE)
     async with run_pipeline(tmp_path / "other", other_database, OVERRIDES, settings) as fresh:
         await fresh.push_and_wait(TEXTS)

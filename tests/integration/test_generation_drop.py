@@ -11,14 +11,14 @@ import pytest
 import pytest_asyncio
 
 from schemas.errors import LogUnavailable, NotFound, PermanentError, TransientError
+from sql.database import Pool, close_pool, open_pool
 from sql.inbox.ledger import PgLedger
 from sql.index.derived_tables import PARTITIONED_TABLES
-from sql.index.generation_removal import (
+from sql.index.partitions import (
     begin_generation_drop,
     list_unremoved_generations,
     remove_generation_tables,
 )
-from sql.pool import Pool, close_pool, open_pool
 from tests.support.eventually import eventually
 from tests.support.generation_copies import apply_control_rows, built_row, created_row
 from tests.support.ledger_events import G1, claim_events, make_generation, make_revision_events

@@ -17,10 +17,9 @@ from schemas.errors import (
     PermanentError,
     TransientError,
 )
-from sql.advisory_locks import share_visibility_lock
+from sql.database import Pool, close_pool, open_pool, share_visibility_lock
 from sql.inbox.ledger import PgLedger
 from sql.index.generation_switch import PublishPromotion, SwitchResult, roll_back, switch_generation
-from sql.pool import Pool, close_pool, open_pool
 from tests.support.eventually import eventually
 from tests.support.generation_copies import (
     apply_control_rows,

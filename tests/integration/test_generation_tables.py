@@ -10,10 +10,10 @@ import asyncpg
 import pytest_asyncio
 
 from schemas.rows import Row
+from sql.database import Pool, close_pool, open_pool
 from sql.index.derived_tables import PARTITIONED_TABLES
-from sql.index.generation_builds import PgGenerationBuilds
+from sql.index.generations import PgGenerationBuilds
 from sql.index.partitions import SECONDARY_INDEXES, build_indexes, drop_partitions
-from sql.pool import Pool, close_pool, open_pool
 from tests.support.document_rows import SampleDocument, insert_documents
 from tests.support.eventually import eventually
 from tests.support.generation_copies import (

@@ -11,10 +11,11 @@ import pytest
 from retrieval.ranking.channels import ChannelRequest
 from retrieval.ranking.channels.graph import retrieve
 from schemas.channels import GraphProfile
-from schemas.graph_facts import GraphEvidence
+from schemas.citations import GraphEvidence
 from schemas.ports.engines import QueryEmbedding
-from schemas.ports.search import EntitySeed, Hit
+from schemas.ports.search import EntitySeed, GraphWalk, Hit
 from schemas.questions import Filters
+from sql.index import search
 from sql.index.entities import PgEntities
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import (
@@ -36,7 +37,6 @@ async def search_graph(
     hops: int = 2,
     fan_out: int = 25,
     decay: float = 0.5,
-    max_mentions: int = 2_000,
     filters: Filters = NO_FILTERS,
     k: int = 10,
 ) -> Sequence[Hit]:
@@ -44,12 +44,9 @@ async def search_graph(
         return await snapshot.search_graph(
             "default",
             seeds,
-            hops=hops,
-            fan_out=fan_out,
-            decay=decay,
+            GraphWalk(hops, fan_out, decay=decay),
             filters=filters,
             k=k,
-            max_mentions=max_mentions,
         )
 
 
@@ -109,23 +106,6 @@ async def insert_chain(stack: SearchStack) -> tuple[SampleDocument, list[UUID]]:
     return doc, people
 
 
-async def test_scores_decay_per_hop_up_to_the_limit(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        doc, _ = await insert_chain(desk)
-        one = await search_graph(desk, EntitySeed("person", "ada", 1.0), hops=1)
-        assert {hit.chunk_id: hit.score for hit in one} == {
-            doc.chunk_id(0): 1.0,
-            doc.chunk_id(1): pytest.approx(0.4),
-        }
-        two = {
-            hit.chunk_id: hit.score
-            for hit in await search_graph(desk, EntitySeed("person", "ada", 1.0))
-        }
-        assert two[doc.chunk_id(2)] == pytest.approx(0.16)
-        assert doc.chunk_id(3) not in two
-        assert two[doc.chunk_id(0)] == pytest.approx(1.16)
-
-
 async def test_relations_are_followed_in_both_directions(database: str) -> None:
     async with open_search_stack(database) as desk:
         doc, _ = await insert_chain(desk)
@@ -135,37 +115,17 @@ async def test_relations_are_followed_in_both_directions(database: str) -> None:
         }
 
 
-async def test_only_heaviest_relations_of_a_hub_are_followed(database: str) -> None:
-    doc = SampleDocument("hub", ["hub", *[f"spoke {n}" for n in range(30)]])
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, doc)
-        hub = await insert_mention(desk.connection, doc, 0, "org", "hub")
-        for n in range(30):
-            await insert_relation(
-                desk.connection,
-                doc,
-                n + 1,
-                hub,
-                await insert_mention(desk.connection, doc, n + 1, "org", f"spoke {n}"),
-                (n + 1) / 31,
-            )
-        hits = await search_graph(desk, EntitySeed("org", "hub", 1.0), hops=1, fan_out=5, k=50)
-        assert {hit.chunk_id for hit in hits} == {
-            doc.chunk_id(0),
-            *(doc.chunk_id(n + 1) for n in range(25, 30)),
-        }
-
-
-async def test_mentions_beyond_the_limit_are_not_searched(database: str) -> None:
+async def test_mentions_beyond_the_limit_are_not_searched(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     doc = SampleDocument("d", [f"ada {n}" for n in range(8)])
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, doc)
         for n in range(8):
             await insert_mention(desk.connection, doc, n, "person", "ada")
         for limit, found in ((3, 3), (8, 8), (9, 8)):
-            hits = await search_graph(
-                desk, EntitySeed("person", "ada", 1.0), hops=0, max_mentions=limit
-            )
+            monkeypatch.setattr(search, "MAX_MENTIONS", limit)
+            hits = await search_graph(desk, EntitySeed("person", "ada", 1.0), hops=0)
             assert len(hits) == found
 
 
@@ -225,21 +185,6 @@ async def test_ambiguous_name_is_weighted_by_mentions(database: str) -> None:
                 EntitySeed("metal", "mercury", 0.25),
             ]
             assert await snapshot.link_entities("default", []) == []
-
-
-async def test_filters_apply_to_graph_hits(database: str) -> None:
-    a, b = (
-        SampleDocument("a", ["ada"], collection="x"),
-        SampleDocument("b", ["ada"], collection="y"),
-    )
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, a, b)
-        for doc in (a, b):
-            await insert_mention(desk.connection, doc, 0, "person", "ada")
-        hits = await search_graph(
-            desk, EntitySeed("person", "ada", 1.0), filters=Filters(collections=["y"])
-        )
-        assert [hit.document_id for hit in hits] == [b.id]
 
 
 async def test_entity_name_is_its_most_frequent_mention(database: str) -> None:
@@ -407,7 +352,7 @@ async def test_walk_prefers_passage_that_more_entities_lead_to(database: str) ->
 async def test_walk_stays_within_filters_and_readers(
     database: str, listed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sql.index.search_scope.MAX_LISTED_DOCUMENTS", listed)
+    monkeypatch.setattr("sql.index.snapshot.MAX_LISTED_DOCUMENTS", listed)
     async with open_search_stack(database) as desk:
         near, _, far, _ = await insert_shared_entities(desk)
         secret = SampleDocument("secret", ["ada town"], readers=("user:ana",))
@@ -450,7 +395,9 @@ async def test_walk_never_enters_another_tenant(database: str) -> None:
         }
 
 
-async def test_walk_reads_only_visible_revisions_and_limited_mentions(database: str) -> None:
+async def test_walk_reads_only_visible_revisions_and_limited_mentions(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old, new = (
         SampleDocument("d", ["ada bob", "ada", "ada"]),
         SampleDocument("d", ["ada cyd"], order=(1, 2), revision=2),
@@ -460,11 +407,10 @@ async def test_walk_reads_only_visible_revisions_and_limited_mentions(database: 
         for place, text in enumerate(old.texts):
             for name in text.split():
                 await insert_mention(desk.connection, old, place, "person", name)
-        assert [len(await walk(desk, "ada", max_mentions=limit)) for limit in (1, 2, 3)] == [
-            1,
-            2,
-            3,
-        ]
+        for limit in (1, 2, 3):
+            monkeypatch.setattr(search, "MAX_MENTIONS", limit)
+            assert len(await walk(desk, "ada")) == limit
+        monkeypatch.undo()
         await insert_documents(desk.connection, new, visible=False)
         for name in ("ada", "cyd"):
             await insert_mention(desk.connection, new, 0, "person", name)

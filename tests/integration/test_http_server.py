@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 import structlog
-import uvicorn
 from structlog.testing import capture_logs
 
 from anabranch.process.api_process import HttpProtocol, UvicornServer
-from api.app import create_app
 from schemas.event_feed import FeedMessage
 from tests.support.eventually import eventually
-from tests.support.http_server import fetch_answer, open_small_buffer_socket, run_server
-from tests.unit.api_fakes import FakeIntake, MemoryFeed, make_services
+from tests.support.http_server import (
+    fetch_answer,
+    make_config,
+    open_small_buffer_socket,
+    run_server,
+)
+from tests.unit.api_fakes import FakeIntake, MemoryFeed
 
 
 @pytest.mark.parametrize(
@@ -41,15 +44,7 @@ async def test_server_stops_despite_clients_not_reading_streams() -> None:
     feed = MemoryFeed(
         [FeedMessage(event="document.chunked.v1", data={"text": "x" * 64_000}, cursor="1.1")] * 100
     )
-    config = uvicorn.Config(
-        create_app(make_services(event_feed=feed)),
-        port=0,
-        http=HttpProtocol,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-    )
-    server = UvicornServer(config)
+    server = UvicornServer(make_config(event_feed=feed))
     task = asyncio.create_task(server.serve())
     await eventually(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]

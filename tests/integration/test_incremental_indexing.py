@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from anabranch.config.overrides import Overrides
-from engines.extract.null import NullExtractor
+from benchmarks.null_engines import NullExtractor
 from schemas.events import DocumentAmended
 from schemas.ids import make_document_id
 from sql.index.derived_tables import PARTITIONED_TABLES

@@ -11,6 +11,7 @@ import pytest
 
 from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import SnapshotVersion
+from sql.database import ASYNC_COMMIT_SETTINGS, Connection, Pool, close_pool, open_pool
 from sql.invalidation import (
     ALL_GENERATIONS,
     CHANGE_RETENTION_S,
@@ -20,7 +21,6 @@ from sql.invalidation import (
     record_index_change,
 )
 from sql.operations.migrate import migrate
-from sql.pool import ASYNC_COMMIT_SETTINGS, Connection, Pool, close_pool, open_pool
 from tests.support.eventually import eventually
 from tests.support.postgres_fixture import run_postgres
 

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from engines.blobs import open_blobs
-from schemas.records import Record
 from schemas.sources import DebeziumSource, DeclaredSource, RowMapping, SourceSpec
+from schemas.topics import Record
 from sql.catalog.sources import PgSourceStore
-from sql.pool import close_pool, open_pool
+from sql.database import close_pool, open_pool
 from streams.codec import Codec
 from streams.retry import Backoff
-from streams.sources.change_applier import BatchPosition, ChangeApplier
-from streams.sources.change_dead_letters import ChangeDeadLetters
+from streams.sources.change_applier import BatchPosition, ChangeApplier, ChangeDeadLetters
 from streams.sources.debezium import parse_change_events
 from streams.sources.raw_producer import RawProducer
 from streams.sources.topic_reader import TopicReader

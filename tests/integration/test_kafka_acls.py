@@ -24,15 +24,15 @@ from confluent_kafka.admin import (
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.doctor.connections import check_kafka as examine_kafka
-from anabranch.kafka.acls import KafkaPrincipals, build_required_grants
 from anabranch.kafka.settings import (
     build_kafka_settings,
     resolve_retention_ms,
     resolve_topic_partitions,
 )
+from anabranch.kafka.topic_checks import KafkaPrincipals, build_required_grants
 from schemas.errors import ConfigurationError
 from streams.kafka.acls import Grant
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog
 from tests.support.eventually import eventually
 from tests.support.kafka_fixture import require_kafka, run_broker

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.conn import AIOKafkaConnection
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import KafkaError
+from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
 from mode.threads import MethodQueue
 
-from streams.kafka.faust_app import FaustConsumer
+from streams.kafka.faust_app import FaustConsumer, FetchThread
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber
 from tests.support.eventually import eventually
@@ -129,3 +138,89 @@ async def test_failed_offset_fetch_is_retried(
             "what was acknowledged is not read again"
         )
     assert refused == 2
+
+
+@contextmanager
+def forbid_warnings() -> Iterator[None]:
+    """Fail if a resource is left open."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+
+
+async def test_producer_that_does_not_stop_in_time_leaves_no_connection_open(
+    log: KafkaLog, kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wait_for_ever(accumulator: MessageAccumulator) -> None:
+        await asyncio.Event().wait()
+
+    slow = KafkaLog(kafka_settings)
+    await append_numbers(slow, range(1, 2))
+    slow._producer._timeout_s = 0.1
+    monkeypatch.setattr(MessageAccumulator, "close", wait_for_ever)
+    producer = slow._producer._producer
+    assert producer is not None
+    await slow.close()
+    assert not any(connection.connected() for connection in producer.client._conns.values())
+    await producer._sender.close()
+
+
+async def test_consumer_that_fails_to_stop_leaves_no_connection_open(
+    log: KafkaLog, subscriber: FaustSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = Fetcher.close
+
+    async def fail_to_close(fetcher: Fetcher) -> None:
+        await close(fetcher)
+        raise KafkaError("The task ended.")
+
+    monkeypatch.setattr(Fetcher, "close", fail_to_close)
+    with forbid_warnings():
+        await append_numbers(log, range(1, 2))
+        async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
+            await wait_for_numbers(reader, 1)
+        await eventually(lambda: not any(isinstance(t, FetchThread) for t in threading.enumerate()))
+
+
+@pytest.fixture
+def metadata_requested(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """An event that is set when a client requests metadata, as each does when it starts."""
+    requested = asyncio.Event()
+    send = AIOKafkaConnection.send
+
+    def send_noted(connection: AIOKafkaConnection, request: Any, **kwargs: Any) -> Any:
+        if isinstance(request, MetadataRequest):
+            requested.set()
+        return send(connection, request, **kwargs)
+
+    monkeypatch.setattr(AIOKafkaConnection, "send", send_noted)
+    return requested
+
+
+@pytest.mark.parametrize("client", ["producer", "group offsets"])
+async def test_cancelled_start_leaves_no_connection_open(
+    log: KafkaLog, metadata_requested: asyncio.Event, client: str
+) -> None:
+    with forbid_warnings():
+        job: asyncio.Task[Any] = asyncio.create_task(
+            append_numbers(log, range(1, 2))
+            if client == "producer"
+            else log.fetch_committed_offsets("g", TOPIC)
+        )
+        await metadata_requested.wait()
+        job.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await job
+
+
+async def test_close_waits_for_a_starting_reader_of_offsets(
+    log: KafkaLog, metadata_requested: asyncio.Event
+) -> None:
+    reading = asyncio.create_task(log._group_offsets._get_client())
+    await metadata_requested.wait()
+    await log._group_offsets.close()
+    client = await reading
+    assert log._group_offsets._client is None
+    assert not any(connection.connected() for connection in client._client._conns.values())

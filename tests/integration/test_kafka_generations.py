@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient
 from anabranch.composition.storage import recover_database
 from anabranch.config.loader import load_settings
 from services.generations.reindex import start_rebuild
-from services.generations.removal import remove_generation
+from services.generations.service import remove_generation
 from sql.operations.integrity import compute_checksum
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from tests.support.database_copies import copy_keys
 from tests.support.log_backends import on_kafka
 from tests.support.pipeline import run_pipeline

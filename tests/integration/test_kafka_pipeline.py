@@ -8,13 +8,8 @@ from pathlib import Path
 import pytest
 
 from processors import STAGES
-from streams.kafka.client_settings import KafkaClientSettings
-from tests.support.cluster import (
-    ConsumedRecord,
-    WorkerCluster,
-    run_cluster,
-    tail_topic,
-)
+from streams.kafka.client import KafkaClientSettings
+from tests.support.cluster import ConsumedRecord, WorkerCluster, run_cluster, tail_topic
 from tests.support.eventually import eventually_blocking
 from tests.support.workload import make_received
 

@@ -21,10 +21,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import ConfigurationError, LimitExceeded, LogUnavailable
 from schemas.ports.log import Partition
-from schemas.records import Record, StoredRecord
-from streams.kafka.broker import Broker
+from schemas.topics import Record, StoredRecord
+from streams.kafka.broker import Broker, find_java, get_default_jars_dir
 from streams.kafka.faust_app import FetchThread
-from streams.kafka.jars import find_java, get_default_jars_dir
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber
 from tests.support.eventually import eventually

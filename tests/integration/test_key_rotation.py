@@ -13,21 +13,16 @@ import pytest
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
-from anabranch.encryption import local_keys
-from anabranch.encryption.local_keys import (
-    MASTER_KEY_FILE,
-    NEXT_MASTER_KEY_FILE,
-    OLD_MASTER_KEY_FILE,
-)
+from anabranch.encryption import codec
+from anabranch.encryption.codec import MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE
 from anabranch.process import key_rotation
 from anabranch.process.key_rotation import rotate_master_key
 from schemas.errors import ConfigurationError
 from schemas.events import DocumentRemoved, Event
-from schemas.records import StoredRecord
-from schemas.topics import ACCEPTED
+from schemas.topics import ACCEPTED, StoredRecord
 from schemas.values import Origin
 from services.storage import Storage
-from sql.pool import close_pool, open_pool
+from sql.database import close_pool, open_pool
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DOCUMENTS = [UUID(int=number) for number in range(1, 8)]
@@ -152,7 +147,7 @@ async def test_interrupted_rotation_loses_no_key(
             case "between the files":
                 patched.setattr(Path, "replace", die_at_the_second)
             case _:
-                patched.setattr(local_keys, "overwrite_and_delete", die)
+                patched.setattr(codec, "overwrite_and_delete", die)
         with pytest.raises(Killed):
             await rotate_master_key(settings, database, None)
     if again:

@@ -1,7 +1,11 @@
+"""Lag is explained by locks, by engines that are waited for, and by what holds the log."""
+
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,11 +17,21 @@ from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.doctor import stalls
-from schemas.records import Record
+from schemas.errors import EngineUnavailable, LogUnavailable
+from schemas.ports.engines import TextEmbedding
+from schemas.timestamps import utc_now
+from schemas.topics import Record
 from services.monitoring.lag_diagnosis import explain_lags
+from services.monitoring.overview import MonitoringService
 from services.storage import Storage
+from sql.catalog.documents import PgDocuments
+from sql.log.event_log import PgLog
+from streams import stage_consumer
 from streams.stage_consumer import format_group_name
+from tests.fakes.null_embedder import NullEmbedder
+from tests.support.api_client import LOCAL_CALLER
 from tests.support.eventually import eventually
+from tests.support.pipeline import Pipeline, null_overrides, run_pipeline
 
 
 @pytest.fixture
@@ -205,3 +219,96 @@ async def test_doctor_names_transaction_holding_back_the_log(
         findings["log horizon"].state == "warn"
         and str(writer.get_server_pid()) in findings["log horizon"].remedy
     )
+
+
+class UnavailableEmbedder(NullEmbedder):
+    is_unavailable = True
+
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        if self.is_unavailable:
+            raise EngineUnavailable("http://embedder.test does not answer")
+        return await super().embed(texts)
+
+
+async def test_lag_and_doctor_name_the_unavailable_engine(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage_consumer, "STATUS_RENEWAL_S", 0.2)
+    embedder = UnavailableEmbedder(dimension=8)
+    settings = load_settings(data_dir=tmp_path, sets=[f"database.url={database}"])
+    async with run_pipeline(
+        tmp_path, database, replace(null_overrides(), embedder=embedder), settings=settings
+    ) as at_work:
+        await at_work.push({"heron": "Herons nest."})
+
+        async def is_reported() -> bool:
+            return bool((await at_work.fetch_lag("embed"))["paused"])
+
+        await at_work.wait_for(is_reported)
+        found = await at_work.fetch_lag("embed")
+        assert (
+            found["reason"] == "stalled: http://embedder.test does not answer"
+            and "model server" in found["remedy"]
+        )
+        assert not (await at_work.fetch_lag("chunk"))["paused"]
+        await check_waiting(at_work, found["remedy"])
+        [finding] = [
+            one for one in await stalls.check_stages(settings) if one.check == "stage: embed"
+        ]
+        assert finding.state == "warn" and "http://embedder.test" in finding.detail
+        embedder.is_unavailable = False
+        await at_work.push_and_wait({})
+        await at_work.wait_for(lambda: is_pause_cleared(at_work))
+
+
+class UnavailableLog(PgLog):
+    async def count_pending(self, group: str, topic: str) -> int:
+        raise LogUnavailable("no broker")
+
+
+async def check_waiting(at_work: Pipeline, remedy: str) -> None:
+    """A waiting document says why, to each role what it may know."""
+    unused: Any = None
+    clock = [utc_now() - timedelta(hours=1)]
+    monitoring = MonitoringService(
+        *(at_work.worker.storage, at_work.metrics, unused, "1", {}, lambda: 0, lambda: clock[0])
+    )
+    documents = PgDocuments(at_work.pool)
+    filters = dict.fromkeys(("external_id", "collection", "tag", "state", "after"))
+
+    async def explain(**caller: Any) -> list[dict[str, Any] | None]:
+        who = replace(LOCAL_CALLER, **caller)
+        [listed], _ = await documents.find_documents(who, **filters, limit=9)
+        details = await documents.fetch_document(who, listed["document_id"])
+        assert details is not None
+        await monitoring.explain_waiting(who, listed, details)
+        return [listed.get("waiting"), details.get("waiting")]
+
+    assert await explain(role="operator") == [None, None]
+    clock[0] += timedelta(hours=1, seconds=3)
+    operator = {
+        "stage": "embed",
+        "pending": 1,
+        "progress": None,
+        "paused": True,
+        "reason": "stalled: http://embedder.test does not answer",
+        "remedy": remedy,
+    }
+    hidden = operator | {"reason": None, "remedy": None}
+    assert await explain(role="operator") == [operator] * 2
+    assert await explain(role="admin") == [hidden] * 2
+    assert await explain(role="reader") == [hidden | {"pending": None}] * 2
+    monitoring = replace(
+        monitoring, storage=replace(monitoring.storage, log=UnavailableLog(at_work.pool))
+    )
+    [unknown, _] = await explain(role="operator")
+    assert unknown == operator | {
+        "pending": None,
+        "paused": False,
+        "reason": "no broker",
+        "remedy": LogUnavailable.remedy,
+    }
+
+
+async def is_pause_cleared(at_work: Pipeline) -> bool:
+    return not await at_work.pool.fetch("select from reader_status")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
 import numpy as np
@@ -20,8 +20,7 @@ from schemas.events import DocumentChunked, Event, EventDeadLettered
 from schemas.events.dead_letters import LogPosition
 from schemas.ids import content_id
 from schemas.ports.ledger import ClaimStatus, MemoKey, ProjectedEvent
-from schemas.ports.stage_ports import ANY_SOURCE
-from schemas.records import Position
+from schemas.ports.stage_ports import ANY_SOURCE, Admission, LatestRevision
 from schemas.rows import (
     ClaimRow,
     EventRow,
@@ -34,14 +33,14 @@ from schemas.rows import (
     TokenStateRow,
     VectorRow,
 )
-from sql.catalog.revisions import PgDocumentOwners
+from schemas.topics import Position
+from sql.catalog.revisions import PgDocumentOwners, PgRevisions
+from sql.database import Connection, Pool, close_pool, open_pool
 from sql.inbox.claim_transaction import claim_documents
-from sql.inbox.ledger import PgLedger
+from sql.inbox.ledger import PgEngineResultCache, PgLedger
 from sql.index.derived_tables import insert_rows
 from sql.index.generations import PgGenerations
-from sql.operations.engine_results import PgEngineResultCache
 from sql.operations.integrity import compute_checksum
-from sql.pool import Connection, Pool, close_pool, open_pool
 from tests.support.eventually import eventually
 from tests.support.generation_copies import apply_control_rows, created_row, promoted_row
 from tests.support.ledger_events import (
@@ -119,12 +118,7 @@ class TestRevisions:
         }
         assert await count_rows(
             pool, "parent_chunks", "chunk_vectors", "revision_texts", "revision_parts"
-        ) == {
-            "parent_chunks": 3,
-            "chunk_vectors": 3,
-            "revision_texts": 1,
-            "revision_parts": 2,
-        }
+        ) == {"parent_chunks": 3, "chunk_vectors": 3, "revision_texts": 1, "revision_parts": 2}
 
     async def test_word_counts_cover_only_visible_revisions(
         self, pool: Pool, ledger: PgLedger
@@ -384,15 +378,15 @@ class TestRows:
         chunk, place = content_id("chunk", "a"), {"char_start": 0, "char_end": 1}
         rows: tuple[Row, ...] = (
             VectorRow(
-                chunk,
+                chunk_id=chunk,
                 vector=np.array([0.5, -1, 2, 0], np.float16),
                 background_dense=0.25,
                 background_maxsim=None,
                 **owner,
             ),
-            TokenStateRow(chunk, blob_key="k", offset=3, length=5, **owner),
+            TokenStateRow(chunk_id=chunk, blob_key="k", offset=3, length=5, **owner),
             MentionRow(
-                content_id("m"),
+                id=content_id("m"),
                 chunk_id=chunk,
                 type="PERSON",
                 key="ada",
@@ -401,7 +395,7 @@ class TestRows:
                 **owner,
             ),
             RelationRow(
-                content_id("r"),
+                id=content_id("r"),
                 chunk_id=chunk,
                 subject_type="PERSON",
                 subject_key="ada",
@@ -414,7 +408,7 @@ class TestRows:
                 **owner,
             ),
             ClaimRow(
-                content_id("c"),
+                id=content_id("c"),
                 chunk_id=chunk,
                 subject_type="PERSON",
                 subject_key="ada",
@@ -465,7 +459,7 @@ class TestRows:
             "char_end": 1,
         }
         parents = [
-            ParentRow(content_id("p", n), text="t", pages=(1, 2), tokens=1, **owner)
+            ParentRow(id=content_id("p", n), text="t", pages=(1, 2), tokens=1, **owner)
             for n in range(100)
         ]
         one, two = make_chunked("a", 1, ["x"], 1, 2), make_chunked("a", 1, ["y"], 2, 2)
@@ -539,10 +533,10 @@ class TestGenerations:
 
     async def test_vectors_of_another_dimension_are_rejected(self, ledger: PgLedger) -> None:
         row = VectorRow(
-            uuid4(),
             make_sample_document_id("a"),
             (1, 1),
             "default",
+            uuid4(),
             np.zeros(DIMENSION + 1, np.float16),
             None,
             None,
@@ -691,27 +685,47 @@ class TestMemo:
         assert found == [{key: str(n).encode()} for n, key in enumerate(keys)]
 
 
+def make_admission(
+    source: str | None, *allowed: str, document: str = "a", tenant: str = "default", number: int = 1
+) -> Admission:
+    document_id = make_sample_document_id(document)
+    event_id = UUID(int=number)
+    return Admission(tenant, document_id, event_id, [1, number], True, source, allowed)
+
+
 class TestOwners:
     async def test_first_of_concurrent_claims_owns_document(self, pool: Pool) -> None:
         owners = PgDocumentOwners(pool)
         a, b = map(make_sample_document_id, "ab")
-        claims = [("default", a, "x"), ("default", a, "y"), ("default", b, "y"), ("t", a, "z")]
+        claims = [
+            make_admission("x", "x"),
+            make_admission("y", "y"),
+            make_admission("y", "y", document="b"),
+            make_admission("z", "z", tenant="t"),
+        ]
+        assert await asyncio.gather(*map(owners.admit, claims)) == ["x", "x", "y", "z"]
         assert await asyncio.gather(
-            *(owners.claim_ownership(*claim, {claim[2]}) for claim in claims)
-        ) == ["x", "x", "y", "z"]
-        assert await asyncio.gather(
-            owners.fetch_owner("default", a),
-            owners.fetch_owner("t", a),
-            owners.fetch_owner("t", b),
+            owners.fetch_owner("default", a), owners.fetch_owner("t", a), owners.fetch_owner("t", b)
         ) == ["x", "z", None]
 
     async def test_allowed_sources_change_owner(self, pool: Pool) -> None:
         owners = PgDocumentOwners(pool)
+        assert await owners.admit(make_admission("x", "x")) == "x"
+        assert await owners.admit(make_admission("y", "y", "{z}")) == "x"
+        assert await owners.admit(make_admission('y"', 'y"', "x")) == 'y"'
+        assert await owners.admit(make_admission("z", ANY_SOURCE)) == "z"
+        assert await owners.admit(make_admission(None)) == "z"
+
+    async def test_latest_revision_is_the_newest_admitted_one(self, pool: Pool) -> None:
+        owners, revisions = PgDocumentOwners(pool), PgRevisions(pool)
         document = make_sample_document_id("a")
-        assert await owners.claim_ownership("default", document, "x", {"x"}) == "x"
-        assert await owners.claim_ownership("default", document, "y", {"y", "{z}"}) == "x"
-        assert await owners.claim_ownership("default", document, 'y"', {'y"', "x"}) == 'y"'
-        assert await owners.claim_ownership("default", document, "z", {ANY_SOURCE}) == "z"
+        assert await revisions.fetch_latest("default", document) is None
+        await owners.admit(make_admission(None, number=5))
+        # A refused event and an older one change nothing.
+        await owners.admit(make_admission("x", "x", number=2))
+        await owners.admit(make_admission("y", "y", number=9))
+        latest = await revisions.fetch_latest("default", document)
+        assert latest == LatestRevision(True, None, (1, 5))
 
 
 async def test_document_without_chunks_becomes_visible(pool: Pool, ledger: PgLedger) -> None:

@@ -17,14 +17,11 @@ import snowballstemmer
 from schemas.generations import LexicalConfig
 from schemas.ports.search import LexicalHits
 from schemas.questions import Filters
-from sql.index.lexical import SPARE_HITS, compact_lexical
-from sql.index.text_search_config import resolve_text_search_config
+from sql.index.lexical import SPARE_HITS, compact_lexical, resolve_text_search_config
 from tests.support.document_rows import (
     SampleDocument,
     activate_revision,
     insert_documents,
-    insert_generation,
-    insert_index_rows,
 )
 from tests.support.search_stack import SearchStack, open_search_stack
 
@@ -190,27 +187,6 @@ async def test_scores_match_reference_bm25_with_settings_of_generation(
             assert_same_ranking(hits, plain.rank(question), 20)
 
 
-async def test_generations_with_different_k1_score_side_by_side(database: str) -> None:
-    documents = [SampleDocument(f"d-{n}", ["heron " * (n + 1) + "stork"], "en") for n in range(5)]
-    async with open_search_stack(database) as desk:
-        await insert_generation(
-            desk.connection, "g2", live=False, lexical=LexicalConfig(k1=3.0, b=0.2)
-        )
-        await insert_documents(desk.connection, *documents)
-        for document in documents:
-            await insert_index_rows(desk.connection, document, "g2")
-            await activate_revision(desk.connection, document, "g2")
-        rankings = {}
-        for generation, plain in (
-            ("g1", ReferenceBm25(documents)),
-            ("g2", ReferenceBm25(documents, 3.0, 0.2)),
-        ):
-            hits = await search_lexical(desk, "heron", generation=generation)
-            assert_same_ranking(hits, plain.rank("heron"), 20)
-            rankings[generation] = [hit.score for hit in hits.hits]
-        assert rankings["g1"] != pytest.approx(rankings["g2"], rel=0.05)
-
-
 async def test_portuguese_document_matches_another_word_form(database: str) -> None:
     async with open_search_stack(database) as desk:
         await insert_documents(
@@ -328,19 +304,6 @@ async def test_hidden_chunks_that_score_higher_displace_no_visible_one(database:
         assert {hit.document_id for hit in found.hits} == {document.id for document in visible}
 
 
-async def test_idfs_include_unknown_words(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(
-            desk.connection,
-            SampleDocument("a", ["wolf"], "en"),
-            SampleDocument("b", ["tiger"], "en"),
-        )
-        idf = (await search_lexical(desk, "wolves unheard")).idf
-        assert idf["english"]["wolv"] == pytest.approx(log(1 + 2.5 / 0.5)) and idf["english"][
-            "unheard"
-        ] == pytest.approx(log(1 + 2.5 / 0.5))
-
-
 async def test_only_visible_revisions_of_the_tenant_match(database: str) -> None:
     first, second = (
         SampleDocument("a", ["heron stork"], "en"),
@@ -378,7 +341,7 @@ FILTERS = [
 async def test_all_filters_apply_for_few_and_many_matches(
     database: str, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr("sql.index.search_scope.MAX_LISTED_DOCUMENTS", few)
+    monkeypatch.setattr("sql.index.snapshot.MAX_LISTED_DOCUMENTS", few)
     a = SampleDocument(
         "a",
         ["lobster"],
@@ -429,3 +392,19 @@ async def test_concurrent_compaction_counts_nothing_twice(database: str) -> None
         before = await desk.connection.fetchval("select sum(delta) from lexical_deltas")
         await asyncio.gather(*(compact_lexical(desk.pool, "g1") for _ in range(3)))
         assert await desk.connection.fetchval("select sum(delta) from lexical_deltas") == before
+
+
+async def test_erasure_waits_for_another_compaction(database: str) -> None:
+    """The other one may not see the last rows, which hold the words to erase."""
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, *generate_corpus()[:20])
+        transaction = desk.connection.transaction()
+        await transaction.start()
+        await desk.connection.execute(
+            "select pg_advisory_xact_lock(hashtext('compact_lexical ' || $1))", "g1"
+        )
+        assert await compact_lexical(desk.pool, "g1") == 0
+        waiting = asyncio.create_task(compact_lexical(desk.pool, "g1", waits=True))
+        assert not (await asyncio.wait([waiting], timeout=0.2))[0]
+        await transaction.rollback()
+        assert await waiting > 0

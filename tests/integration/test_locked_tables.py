@@ -28,7 +28,7 @@ from processors import STAGES
 from schemas.errors import DatabaseUnavailable, LogUnavailable
 from schemas.generations import Generation, IndexConfig
 from schemas.ingest import IngestRequest
-from schemas.records import Record
+from schemas.topics import Record
 from schemas.values import Amendment
 from services.ingest import IngestService
 from services.monitoring.lag_diagnosis import explain_lags
@@ -38,6 +38,7 @@ from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER, api_client
 from tests.support.generation_copies import apply_control_rows, built_row, created_row, promoted_row
 from tests.support.log_backends import on_both_logs
+from tests.support.submissions import submit
 
 LOCK = "begin; lock table anabranch.{} in access exclusive mode"
 
@@ -209,12 +210,7 @@ async def test_blocked_request_times_out_with_retry_instructions(
     ) as services:
         assert isinstance(services.ingest, IngestService)
         patient = replace(services.ingest, timeout_s=0.0)
-        upload = patient.submit_document(
-            LOCAL_CALLER,
-            IngestRequest(text="Storks", external_id="storks"),
-            None,
-            patient.plan_event(LOCAL_CALLER, None),
-        )
+        upload = submit(patient, LOCAL_CALLER, IngestRequest(text="Storks", external_id="storks"))
         amendment, withdrawal = (
             patient.amend_document(LOCAL_CALLER, uuid4(), Amendment(title="Storks")),
             patient.withdraw_document(LOCAL_CALLER, uuid4()),

@@ -12,12 +12,12 @@ import pytest
 from schemas.errors import ConfigurationError
 from schemas.events import Content, DocumentReceived
 from schemas.generations import Generation, IndexConfig
-from schemas.records import Record
+from schemas.topics import Record
 from services.recovery.restore_check import INGRESS_GROUP, check_tables_current
 from services.storage import Storage
+from streams.cloudevents import SIGNATURE_HEADER
 from streams.codec import Codec
 from streams.publisher import build_raw_record
-from streams.signatures import SIGNATURE_HEADER
 from streams.stage_consumer import format_group_name
 from tests.support.generation_copies import apply_control_rows, created_row
 from tests.support.shared_log import SharedLog, acknowledge_offset, open_storage

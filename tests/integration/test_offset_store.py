@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from schemas.errors import FatalError
+from sql.database import Pool, close_pool, open_pool
 from sql.log.offset_store import PgOffsetStore
-from sql.pool import Pool, close_pool, open_pool
 
 GROUP_AND_TOPIC = ("g", "things")
 

@@ -14,10 +14,10 @@ import pytest_asyncio
 
 from schemas.errors import LogUnavailable
 from schemas.ports.log import Partition
-from schemas.records import Record, StoredRecord
+from schemas.topics import Record, StoredRecord
+from sql.database import Pool, close_pool, open_pool
 from sql.log.event_log import PgLog, adopt_imported_log
 from sql.log.reader import PgSubscriber, PgSubscription, ReaderCursor, ReaderLease, TopicListener
-from sql.pool import Pool, close_pool, open_pool
 from tests.support.eventually import eventually
 
 INSERT_QUERY = (
@@ -395,6 +395,14 @@ async def test_only_acknowledged_records_expire(pool: Pool, database: str, log: 
     await log.expire()
     assert [r.record.value async for r in log.read("t")] == [b"unread"]
     assert [r.record.value async for r in log.read("kept")] == [b"b"]
+
+
+async def test_records_of_an_unread_topic_expire_by_time_alone(log: PgLog) -> None:
+    await log.create_topics({"t": 1, "views": 1}, retention_ms={"t": 0, "views": 0})
+    await log.append([make_record("a"), Record("views", None, b"b")])
+    await log.expire(["views"])
+    assert [r.record.value async for r in log.read("t")] == [b"a"]
+    assert [r.record.value async for r in log.read("views")] == []
 
 
 @dataclass(frozen=True)

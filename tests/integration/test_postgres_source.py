@@ -13,8 +13,8 @@ import pytest
 
 from schemas.ports.sources import LogicalMessage, PeekedChanges
 from services.sources import supervisor
+from sql.database import load_query
 from sql.log.replication_slot import PgChangeReader
-from sql.query_loader import load_query
 from tests.support.eventually import eventually
 from tests.support.source_environment import SourceEnvironment, run_source_environment
 
@@ -190,28 +190,20 @@ async def test_changes_during_snapshot_converge_to_table(
     await world.wait_for_texts("crm", {str(row["id"]): row["body"] for row in rows})
 
 
-async def test_restarted_reader_resumes_at_its_position(
-    shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path
+@pytest.mark.parametrize("is_slot_lost", [False, True])
+async def test_restarted_reader_resumes_or_makes_a_lost_slot_again(
+    shop: asyncpg.Connection,
+    empty_database: str,
+    database: str,
+    tmp_path: Path,
+    is_slot_lost: bool,
 ) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with run_source_environment(tmp_path, database) as world:
         await world.add_source("crm", make_takes())
         await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
-    await shop.execute(
-        "delete from notes where id = 1; insert into notes values (3, '', 'Heron 3.')"
-    )
-    async with run_source_environment(tmp_path, database) as world:
-        await world.wait_for_texts("crm", {"2": "Heron 2.", "3": "Heron 3."})
-
-
-async def test_lost_slot_is_recreated_and_deleted_rows_withdrawn(
-    shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path
-) -> None:
-    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
-    async with run_source_environment(tmp_path, database) as world:
-        await world.add_source("crm", make_takes())
-        await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
-    await shop.execute("select pg_drop_replication_slot('anabranch_crm')")
+    if is_slot_lost:
+        await shop.execute("select pg_drop_replication_slot('anabranch_crm')")
     await shop.execute(
         "delete from notes where id = 1; insert into notes values (3, '', 'Heron 3.')"
     )
@@ -245,10 +237,7 @@ async def test_reset_follows_the_restored_table(
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
-    await world.worker.storage.pool.execute(
-        "update source_notes set value = value || '{\"sequence\": 9000000000000}' "
-        "where key = 'position'"
-    )
+    await world.worker.storage.pool.execute(ADVANCE_POSITION_QUERY)
     response = await world.http.post("/v1/sources/reset", params={"name": "crm"})
     assert response.json()["epoch"] == 2
     await shop.execute(
@@ -328,6 +317,31 @@ async def test_removed_source_drops_slot_and_optionally_documents(
     await eventually(list_sources, lambda sources: not sources)
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1."})
+
+
+async def test_removal_withdraws_what_was_sent_just_before(
+    shop: asyncpg.Connection, world: SourceEnvironment
+) -> None:
+    await shop.execute("insert into notes values (1, '', 'Heron 1.')")
+    await world.add_source("crm", make_takes())
+    await world.wait_for_texts("crm", {"1": "Heron 1."})
+    pool = world.worker.storage.pool
+
+    async def count_received() -> int:
+        return int(await pool.fetchval("select count(*) from events where topic = 'raw'"))
+
+    received = await count_received()
+    async with pool.acquire() as connection, connection.transaction():
+        # Nothing about the document is projected meanwhile.
+        await connection.execute("select from documents for update")
+        await shop.execute("update notes set body = 'Heron 1 flies.'")
+        await shop.execute("insert into notes values (2, '', 'Heron 2.')")
+        await eventually(count_received, lambda count: count >= received + 2)
+        await world.http.delete("/v1/sources/crm", params={"withdraw": True})
+        # Time for a removal that does not wait.
+        await asyncio.sleep(2)
+        assert await count_received() == received + 2
+    await world.wait_for_texts("crm", {})
 
 
 async def test_source_is_listed_immediately_and_can_be_recreated(
@@ -516,3 +530,17 @@ async def test_erasure_removes_row_text_under_older_keys(
         for row in await pool.fetch("select key, columns from source_changes where not is_deleted")
     }
     assert remaining == {"1": "Another 1.", "2": "Heron 2."}
+
+
+REMAINING_ROWS_QUERY = (
+    "select (select count(*) from anabranch.source_notes) + (select count(*) "
+    "from anabranch.source_states)"
+)
+
+
+async def wait_for_failure_code(world: SourceEnvironment) -> str:
+    """Wait until the reader of the source has failed and return its code."""
+    source = await eventually(
+        lambda: world.fetch_source("crm"), lambda source: source.get("state") == "failed"
+    )
+    return str(source["status"]["code"])

@@ -21,8 +21,8 @@ import pytest
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
-from streams.kafka.client_settings import KafkaClientSettings
-from streams.kafka.jars import get_default_jars_dir
+from streams.kafka.broker import get_default_jars_dir
+from streams.kafka.client import KafkaClientSettings
 from tests.fakes.null_embedder import NullEmbedder
 
 pytestmark = pytest.mark.kafka

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from anabranch.kafka.settings import build_kafka_settings
 from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn
-from schemas.records import Record
+from schemas.topics import Record
 from sql.operations.integrity import check_integrity
 from streams.codec import Codec
 from streams.publisher import build_raw_record

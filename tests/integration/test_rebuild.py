@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
-from anabranch.config.overrides import Overrides
+from processors import TOPICS
 from schemas.errors import PermanentError
 from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild
+from services.publishing import EventPublisher
 from sql.index.derived_tables import PARTITIONED_TABLES
 from sql.operations.integrity import compute_checksum
 from tests.support.document_history import WORDS, push_history
@@ -37,7 +38,7 @@ async def test_rebuild_equals_live_generation_without_engine_calls(
         assert await compute_checksum(at_work.pool, include_history=True) == before
         assert at_work.count_engine_calls() == engine_calls and engine_calls["embed"] > 0
         assert build.engine_calls == {} and build.purpose == "rebuild" and build.base == "g1"
-        assert build.rows and build.events == 4 * 44
+        assert build.rows and build.events == sum(topic.per_generation for topic in TOPICS) * 44
         assert await storage.log.fetch_offset_bounds("outcomes") == outcome_bounds
         await at_work.wait_for(lambda: are_tables_dropped(at_work, "g1"))
 
@@ -90,7 +91,9 @@ async def test_rebuild_skips_erased_events(database: str, tmp_path: Path) -> Non
         removed_id = await at_work.pool.fetchval(
             "select id from documents where external_id = 'doc-1'"
         )
-        erasures = ErasureService(at_work.worker.storage, Overrides().clock, uuid4)
+        storage = at_work.worker.storage
+        publisher = EventPublisher(storage.log, storage.codec)
+        erasures = ErasureService(storage.pool, publisher)
         receipt = await erasures.request_erasure("default", "document", str(removed_id))
         await at_work.wait_for(lambda: is_erased(erasures, receipt))
         before = await compute_checksum(at_work.pool, include_history=True)

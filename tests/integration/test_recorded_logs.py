@@ -17,8 +17,8 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.events import KeysDestroyed
 from services.erasure.key_destruction import reapply_key_destruction
+from sql.database import Pool, close_pool, open_pool
 from sql.log.event_log import PgLog, encode_headers
-from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
 from streams.payload_keys import compute_master_key_fingerprint
 from tests.fakes.null_embedder import NullEmbedder

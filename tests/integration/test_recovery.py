@@ -10,11 +10,10 @@ import pytest
 from anabranch.composition.storage import recover_database
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
-from schemas.events import EntityAmended
+from schemas.events import EntityAmended, build_root_event
 from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
 from sql.operations.integrity import compute_checksum
-from streams.publisher import build_root_event
 from tests.support.database_copies import copy_keys, copy_log
 from tests.support.document_history import TEXTS, push_history
 from tests.support.pipeline import Pipeline, run_pipeline

@@ -11,12 +11,12 @@ from anabranch.config.settings import Settings
 from processors import TOPICS
 from schemas.questions import Filters
 from schemas.topics import count_partitions
+from services.generations.reindex_plan import OUTPUT_TOPICS
+from sql.database import load_query
 from sql.index.generations import PgGenerations
-from sql.index.search import PgSearch
-from sql.index.search_scope import SearchScope
-from sql.index.semantic import ensure_vector_index
+from sql.index.search import PgSearch, ensure_vector_index
+from sql.index.snapshot import SearchScope
 from sql.operations.integrity import compute_checksum
-from sql.query_loader import load_query
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import (
@@ -26,13 +26,6 @@ from tests.support.reindex_cases import (
     WORDS,
     make_reindex_service,
 )
-
-STAGE_OUTPUTS = {
-    "transcribe": "ocr_done",
-    "chunk": "chunked",
-    "extract": "entities",
-    "embed": "embedded",
-}
 
 
 async def count_events(at_work: Pipeline) -> dict[str, int]:
@@ -88,7 +81,7 @@ async def test_reindex_runs_only_downstream_stages_at_planned_cost(
             for topic, number in (await count_events(at_work)).items()
             if before.get(topic) != number
         }
-        assert set(new) == {f"{STAGE_OUTPUTS[stage]}.{name}" for stage in stages}
+        assert set(new) == {f"{OUTPUT_TOPICS[stage]}.{name}" for stage in stages}
         assert await compute_checksum(at_work.pool) == live
         shown = "select count(*) from visible where generation = $1"
         assert (

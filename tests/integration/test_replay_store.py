@@ -5,8 +5,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from sql.database import Pool, close_pool, open_pool
 from sql.operations.replays import PgReplays, Replay, ReplayCounts
-from sql.pool import Pool, close_pool, open_pool
 
 OWNER, OTHER = UUID(int=1), UUID(int=2)
 STAGE = ("chunk", None)

@@ -11,7 +11,7 @@ from anabranch.doctor import stalls
 from processors import STAGES, chunk
 from schemas.events import DocumentChunked
 from schemas.ids import make_document_id
-from schemas.records import Record
+from schemas.topics import Record
 from services.monitoring.lag_diagnosis import explain_lags
 from sql.operations.monitoring import PgReaderStatus
 from streams import partition_sink

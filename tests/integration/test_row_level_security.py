@@ -16,9 +16,9 @@ import pytest
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.doctor import connections
+from sql.database import connect
 from sql.embedded.server import EmbeddedPostgres
 from sql.index.partitions import ROW_SECURITY_TABLES, create_partitions
-from sql.pool import connect
 from tests.support.document_rows import (
     SampleDocument,
     insert_documents,
@@ -52,6 +52,7 @@ RESTRICTED_TABLES = {
     "entity_corrections",
     "current_aliases",
     "exams",
+    "experiments",
     "erasure_items",
     "erasure_subjects",
     "erasures",
@@ -86,6 +87,10 @@ RESTRICTED_TABLES = {
     "revision_positions",
     "revision_states",
     "revision_parts",
+    "answer_changes",
+    "standing_cursor",
+    "standing_questions",
+    "standing_terms",
     "source_changes",
     "source_notes",
     "source_progress",

@@ -8,17 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from processors.runs import project
-from schemas.events import (
-    Event,
-    EventData,
-    QueryAnswered,
-    RunProgressed,
-    RunStarted,
-    RunStopped,
-)
+from schemas.events import Event, EventData, QueryAnswered, RunProgressed, RunStarted, RunStopped
 from schemas.run_records import OrphanedRun
 from sql.catalog.listings import PgListings
-from sql.catalog.run_processes import PgRunProcesses
+from sql.catalog.runs import PgRunProcesses
 from sql.inbox.shared_rows import write_shared_rows
 from tests.support.api_client import make_caller
 from tests.support.eventually import eventually
@@ -66,11 +59,7 @@ def make_stop(run: UUID) -> RunStopped:
 
 def make_answer(run: UUID) -> QueryAnswered:
     return QueryAnswered(
-        run_id=run,
-        tenant=ANA.tenant,
-        generation="g1",
-        answered_at=NOW,
-        response={"answer": "a"},
+        run_id=run, tenant=ANA.tenant, generation="g1", answered_at=NOW, response={"answer": "a"}
     )
 
 
@@ -107,10 +96,7 @@ async def test_run_past_its_deadline_is_interrupted(database: str) -> None:
         assert states == ["running", "interrupted"]
         assert {
             row["state"] for row in (await listings.list_runs(ANA, after=None, limit=9))[0]
-        } == {
-            "running",
-            "interrupted",
-        }
+        } == {"running", "interrupted"}
 
 
 async def test_answer_wins_over_a_late_cancellation(database: str) -> None:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable, NotFound, TransientError
+from schemas.ports.search import GraphWalk
 from schemas.questions import Filters
+from sql.database import close_pool, open_pool
 from sql.index.search import PgSearch
-from sql.pool import close_pool, open_pool
 from tests.support.document_rows import (
     SampleDocument,
     activate_revision,
@@ -68,7 +69,7 @@ async def test_every_retriever_sees_one_snapshot_during_writes(database: str) ->
             assert [
                 hit.chunk_id
                 for hit in await snapshot.search_graph(
-                    "default", seeds, hops=2, fan_out=5, decay=0.5, filters=NO_FILTERS, k=5
+                    "default", seeds, GraphWalk(2, 5), filters=NO_FILTERS, k=5
                 )
             ] == [OLD_REVISION.chunk_id(0)]
             assert set(
@@ -204,14 +205,7 @@ async def test_chunk_includes_citation_fields(database: str) -> None:
                 chunk.title,
                 chunk.external_id,
                 chunk.order,
-            ) == (
-                "heron stork",
-                "Birds > Wading",
-                1,
-                "Birds",
-                "d",
-                (1, 1),
-            )
+            ) == ("heron stork", "Birds > Wading", 1, "Birds", "d", (1, 1))
             assert chunk.states == ("k", 7, 9) and chunk.spans == [
                 {"char_start": 0, "char_end": 11}
             ]

@@ -12,9 +12,9 @@ import pytest
 from schemas.generations import HnswConfig
 from schemas.ports.search import Hit
 from schemas.questions import Filters
-from sql.index import semantic
-from sql.index.search_scope import resolve_scope
-from sql.index.semantic import compute_build_memory_mib, ensure_vector_index
+from sql.index import search
+from sql.index.search import compute_build_memory_mib, ensure_vector_index
+from sql.index.snapshot import resolve_scope
 from tests.support.document_rows import SampleDocument, activate_revision, insert_documents
 from tests.support.eventually import eventually
 from tests.support.postgres_fixture import execute_sql
@@ -53,31 +53,12 @@ def generate_documents(
     ]  # type: ignore[arg-type]
 
 
-def compute_cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    return float(np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b))
-
-
 async def simulate_many_vectors(stack: SearchStack) -> None:
     """Raise the generation's vector count by 20,000 without inserting vectors."""
     await stack.connection.execute(
         "insert into corpus_deltas (generation, tenant, cfg, chunks) "
         "values ('g1', 'elsewhere', 'simple', 20000)"
     )
-
-
-async def test_scores_are_cosines_in_descending_order(database: str) -> None:
-    documents = generate_documents(40)
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, *documents)
-        hits = await search_semantic(desk, BETWEEN, k=40)
-        expected = sorted(
-            documents,
-            key=lambda doc: -compute_cosine(doc.vectors[0], BETWEEN),  # type: ignore[index]
-        )
-        assert [hit.document_id for hit in hits[:10]] == [doc.id for doc in expected[:10]]
-        assert hits[0].score == pytest.approx(
-            compute_cosine(expected[0].vectors[0], BETWEEN), abs=2e-3
-        )  # type: ignore[index]
 
 
 async def test_equal_scores_are_ordered_by_id(database: str) -> None:
@@ -137,7 +118,7 @@ async def test_search_width_holds_for_one_transaction(database: str, width: int)
                     connection, desk.generation, "default", NO_FILTERS, None
                 )
                 vector = np.array(BETWEEN, dtype=np.float32)
-                hits = await semantic.search_semantic(
+                hits = await search.search_semantic(
                     connection, scope, vector, 5, HNSW.exact_below, width, HNSW
                 )
                 assert len(hits) == 5
@@ -181,7 +162,7 @@ async def test_filtered_query_gets_k_hits_from_the_index(
     """Few of many pass and are looked up hit by hit: the scan of the index goes on until there are
     enough.
     """
-    monkeypatch.setattr("sql.index.search_scope.MAX_LISTED_DOCUMENTS", 0)
+    monkeypatch.setattr("sql.index.snapshot.MAX_LISTED_DOCUMENTS", 0)
     async with open_search_stack(database) as desk:
         await insert_documents(
             desk.connection,

@@ -12,10 +12,8 @@ from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 
 from anabranch.process.api_process import HttpProtocol, UvicornServer
-from api.app import create_app
 from processors import TOPICS
 from schemas.ports.feed import FeedPage, RecordFeed
 from schemas.ports.log import EventLog
@@ -27,9 +25,9 @@ from streams.codec import Codec
 from streams.offset_feed import OffsetFeed
 from tests.fakes.event_feed import DOCUMENT_ID, SingleGeneration, make_record
 from tests.support.eventually import eventually
-from tests.support.http_server import open_small_buffer_socket
+from tests.support.http_server import make_config, open_small_buffer_socket
 from tests.support.log_cases import LogCase, log_and_subscriber, open_case
-from tests.unit.api_fakes import FakeDocuments, make_services
+from tests.unit.api_fakes import FakeDocuments
 
 __all__ = ["log_and_subscriber", "open_case"]
 
@@ -103,16 +101,7 @@ async def world(log_and_subscriber: LogCase) -> AsyncIterator[StreamServerEnviro
         poll_s=0.01,
         max_backlog=MAX_EVENTS_BEHIND,
     )
-    server = UvicornServer(
-        uvicorn.Config(
-            create_app(make_services(event_feed=feed)),
-            port=0,
-            http=HttpProtocol,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-        )
-    )
+    server = UvicornServer(make_config(event_feed=feed))
     task = asyncio.create_task(server.serve())
     await eventually(lambda: server.started)
     # What a connection may hold in the kernel; those that are accepted take it over.

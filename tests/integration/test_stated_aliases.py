@@ -6,21 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import asyncpg
 
-from anabranch.config.overrides import Overrides
 from schemas.events import EntityAmended
 from schemas.ids import content_id, make_document_id
 from schemas.questions import Filters
 from schemas.rows import EventRow
 from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild
+from services.publishing import EventPublisher
+from sql.database import close_pool, open_pool
 from sql.inbox.shared_rows import write_shared_rows
 from sql.index.entities import PgEntities
 from sql.index.search import PgSearch, PgSnapshot
-from sql.pool import close_pool, open_pool
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import SampleDocument, insert_documents, insert_mention
 from tests.support.pipeline import Pipeline, run_pipeline
@@ -76,7 +76,9 @@ async def test_stated_aliases_go_with_their_document(database: str, tmp_path: Pa
         assert await find_in(database, "licensor", SOUTH) == []
         assert await find_in(database, "ecb") == ["European Central Bank"]
 
-        erasures = ErasureService(at_work.worker.storage, Overrides().clock, uuid4)
+        storage = at_work.worker.storage
+        publisher = EventPublisher(storage.log, storage.codec)
+        erasures = ErasureService(storage.pool, publisher)
         await erasures.request_erasure("default", "document", str(NORTH))
         await at_work.wait_for(lambda: is_empty(at_work, NORTH))
         assert await find_in(database, "licensor", NORTH) == []

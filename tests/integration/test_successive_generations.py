@@ -85,10 +85,9 @@ async def test_generation_outlives_both_generations_it_derives_from(
         last = await make_reindex_service(at_work).start_rebuild(keep_previous=False)
         build = await at_work.wait_for_state(last, "live")
         assert not build.engine_calls and await compute_checksum(at_work.pool) == before
-        assert load_overrides(at_work.worker.settings, last) == [
-            *chunker[0],
-            *embedder[0],
-        ], "it is made with what the others were made with"
+        assert load_overrides(at_work.worker.settings, last) == [*chunker[0], *embedder[0]], (
+            "it is made with what the others were made with"
+        )
         with pytest.raises(InvalidRequest) as same:
             await make_reindex_service(at_work).plan_build([])
         assert same.value.code == "NOTHING_CHANGES"

@@ -24,14 +24,15 @@ from schemas.rows import EventRow
 from schemas.sources import SourceSpec
 from services.generations.service import GenerationService
 from sql.catalog.sources import PgSources
+from sql.database import connect
+from sql.inbox.ledger import PgEngineResultCache
 from sql.inbox.shared_rows import write_shared_rows
-from sql.operations.engine_results import PgEngineResultCache
-from sql.pool import connect
-from streams.memoize import build_memo_key
+from streams.stage import build_memo_key
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import SampleDocument, insert_accepted, insert_documents
 from tests.support.search_stack import SearchStack, open_search_stack
+from tests.support.submissions import submit
 
 ANA, BEN = (
     make_caller(name="jwt:ana", readers=("user:ana",)),
@@ -152,9 +153,7 @@ async def test_external_id_of_unreadable_document_is_rejected(
         request = IngestRequest(
             text="herons nest in the vault", external_id=external_id, readers=who.readers
         )
-        offered = services.ingest.submit_document(
-            who, request, None, services.ingest.plan_event(who, None)
-        )
+        offered = submit(services.ingest, who, request)
         if taken:
             with pytest.raises(InvalidRequest) as refused:
                 await offered
@@ -173,11 +172,8 @@ async def test_ingest_does_not_reveal_duplicates_of_unreadable_documents(
     text = "The bid is 4,100 euros."
 
     async def sent(who: Principal, **fields: Any) -> tuple[UUID, bool]:
-        receipt = await services.ingest.submit_document(
-            who,
-            IngestRequest(text=text, readers=who.readers, **fields),
-            None,
-            services.ingest.plan_event(who, None),
+        receipt = await submit(
+            services.ingest, who, IngestRequest(text=text, readers=who.readers, **fields)
         )
         return receipt.document_id, receipt.duplicate
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.composition.reindex import build_reindex_service
+from anabranch.composition.sources import build_reindex_service
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.blobs import ObstoreBlobStore
 from schemas.errors import EngineUnavailable
-from services.generations import removal
-from services.generations.removal import sweep_token_states
+from services.generations import service
+from services.generations.service import sweep_token_states
 from services.worker.maintenance import Maintenance
-from sql.index.generation_removal import fetch_dropped_states
+from sql.database import Pool
+from sql.index.partitions import fetch_dropped_states
 from sql.invalidation import IndexChangePruner
 from sql.log.event_log import PgLog
-from sql.pool import Pool
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import drop_and_publish, promote_generation
@@ -199,7 +199,7 @@ async def test_states_referenced_during_sweep_are_kept(
             async def used(pool: Pool, limit: int) -> dict[str, bool]:
                 return dict.fromkeys(await fetch_dropped_states(pool, limit), True)
 
-            monkeypatch.setattr(removal, "fetch_dropped_states", used)
+            monkeypatch.setattr(service, "fetch_dropped_states", used)
 
         monkeypatch.setattr(ObstoreBlobStore, "delete", deleted)
         await sweep_token_states(storage)

@@ -35,7 +35,7 @@ from schemas.topics import (
     count_partitions,
     map_retention_ms,
 )
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog
 from tests.support.eventually import eventually
 
@@ -116,7 +116,11 @@ def test_mismatched_topics_are_reported_with_fix_and_unchanged(
         create_topics(
             kafka_settings,
             there,
-            {topic: WEEK_MS for topic in (*map_retention_ms(TOPICS), ACCEPTED) if topic != RAW},
+            {
+                topic: duration
+                for topic, duration in (map_retention_ms(TOPICS) | {ACCEPTED: WEEK_MS}).items()
+                if topic != RAW
+            },
         )
     )
     given = [

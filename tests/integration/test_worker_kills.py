@@ -10,9 +10,9 @@ from uuid import UUID
 from anabranch.config.loader import load_settings, override_settings
 from schemas.replay_requests import RedriveRequest, ReplayRequest
 from services.generations.reindex import start_rebuild
+from sql.database import connect
 from sql.operations.integrity import compute_checksum
 from sql.operations.replays import PgReplays
-from sql.pool import connect
 from tests.support.eventually import eventually
 from tests.support.log_backends import on_kafka
 from tests.support.pipeline import run_pipeline

@@ -1,10 +1,13 @@
-"""Workers that start in any order."""
+"""Start, supervision and forced end of workers and their processes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,15 +19,25 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.process import worker_process
-from anabranch.process.stage_selection import select_stages
+from anabranch.process.fork_server import STDERR_FD, ForkServer
+from anabranch.process.ingress_settings import select_stages
+from anabranch.process.supervisor import MAX_FIRST_STARTS, ChildProcess
 from anabranch.process.worker_process import AUTOGROUP_FILE, lower_priority
 from processors import STAGES
+from schemas.errors import ConfigurationError, DatabaseUnavailable, FatalError
 from schemas.events import Content, DocumentReceived
-from sql.pool import Pool
+from schemas.generations import Generation, IndexConfig
+from schemas.topics import Record
+from services.recovery.restore_check import CONTROL_GROUP, INGRESS_GROUP, check_tables_current
+from services.storage import Storage
+from sql.database import Pool
+from streams.cloudevents import SIGNATURE_HEADER
 from streams.publisher import build_raw_record
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually
 from tests.support.forked_process import fork_process
+from tests.support.generation_copies import apply_control_rows, created_row
+from tests.support.shared_log import SharedLog, acknowledge_offset, do_nothing, open_storage
 from tests.support.simulated_pipeline import LineParser
 
 STAGES_WITHOUT_CONTROL = [stage.name for stage in STAGES if stage.name != "control"]
@@ -104,3 +117,190 @@ def test_worker_that_cannot_lower_its_session_starts_and_warns(
     with capture_logs() as logs:
         lower_priority(0)
     assert [entry["event"] for entry in logs] == ["session_priority_not_lowered"]
+
+
+FIRST_GENERATION = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="building")
+
+
+@pytest.fixture
+def log() -> SharedLog:
+    return SharedLog()
+
+
+@pytest.fixture
+async def storage(tmp_path: Path, database: str, log: SharedLog) -> AsyncIterator[Storage]:
+    async with open_storage(log, tmp_path, database) as prepared:
+        yield prepared
+
+
+async def test_concurrent_first_generation_does_not_trigger_recovery(
+    storage: Storage, log: SharedLog
+) -> None:
+    async def made() -> None:
+        log.concurrent_work = do_nothing
+        await apply_control_rows(storage.pool, created_row(FIRST_GENERATION))
+        await acknowledge_offset(storage.pool, log, CONTROL_GROUP, 1)
+
+    log.concurrent_work = made
+    await check_tables_current(storage, {})
+
+
+async def test_decision_applied_concurrently_is_not_missed(
+    storage: Storage, log: SharedLog
+) -> None:
+    await apply_control_rows(storage.pool, created_row(FIRST_GENERATION))
+    await acknowledge_offset(storage.pool, log, CONTROL_GROUP, 1)
+
+    async def erased() -> None:
+        log.concurrent_work = do_nothing
+        signatures = storage.codec.signer
+        assert signatures is not None
+        for kind in (b"generation.created.v1", b"erasure.requested.v1"):
+            headers = {"ce_type": kind}
+            await log.append(
+                [
+                    Record(
+                        "control",
+                        b"r",
+                        b"{}",
+                        headers | {SIGNATURE_HEADER: signatures.sign("control", b"{}", headers)},
+                    )
+                ]
+            )
+        await acknowledge_offset(storage.pool, log, CONTROL_GROUP, 2)
+
+    log.concurrent_work = erased
+    await check_tables_current(storage, {})
+    await storage.pool.execute("update consumer_offsets set next_offset = 1")
+    with pytest.raises(ConfigurationError, match=r"erasure\.requested") as refused:
+        await check_tables_current(storage, {})
+    assert refused.value.code == "TABLES_RESTORED"
+
+
+async def test_offsets_are_imported_atomically(storage: Storage, log: SharedLog) -> None:
+    await apply_control_rows(storage.pool, created_row(FIRST_GENERATION))
+    log.offsets = {CONTROL_GROUP: {0: 1}, INGRESS_GROUP: {0: 7}}
+    await storage.pool.execute(
+        "create function fill_up() returns trigger language plpgsql as $$ begin if exists (select "
+        "from anabranch.consumer_offsets) then "
+        "raise exception using errcode = '53100'; end if; return new; end $$; "
+        "create trigger fill_up before insert on consumer_offsets "
+        "for each row execute function fill_up()"
+    )
+    with pytest.raises(DatabaseUnavailable):
+        await check_tables_current(storage, {})
+    assert await storage.offset_store.fetch_all() == {}, (
+        "what is missing of half of them would look lost"
+    )
+    await storage.pool.execute("drop function fill_up cascade")
+    await check_tables_current(storage, {})
+    assert await storage.offset_store.fetch_all() == log.offsets
+
+
+STUBBORN_SCRIPT = """
+import asyncio
+from anabranch.process import shutdown
+
+shutdown.STOP_TIMEOUT_S = 0.3
+
+async def stubborn():
+    print("at work", flush=True)
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+asyncio.run(shutdown.run_until_stopped(stubborn()))
+"""
+
+
+def test_hanging_task_is_abandoned_and_reported() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN_SCRIPT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "not everything stopped" in stderr
+
+
+@pytest.fixture(scope="module")
+def fork_server() -> Iterator[ForkServer]:
+    with ForkServer() as server:
+        yield server
+
+
+def make_child(
+    fork_server: ForkServer, *arguments: str, settled: bool = False
+) -> tuple[ChildProcess, list[int]]:
+    starts: list[int] = []
+    variables: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
+    variables.set_result({})
+    made = ChildProcess(
+        fork_server,
+        "tried",
+        arguments,
+        variables,
+        None,
+        on_start=lambda: starts.append(1),
+        first_pause_s=0.01,
+        max_pause_s=0.02,
+        is_settled=settled,
+    )
+    return made, starts
+
+
+async def test_misconfigured_child_stops_supervision_immediately(fork_server: ForkServer) -> None:
+    tried, starts = make_child(fork_server, "worker", "--stages", "nonsense")
+    with pytest.raises(FatalError) as caught:
+        await tried.supervise()
+    assert (caught.value.code, len(starts)) == ("MISCONFIGURED", 1)
+
+
+async def test_child_that_never_becomes_ready_stops_supervision(fork_server: ForkServer) -> None:
+    tried, starts = make_child(fork_server, "version")
+    with pytest.raises(FatalError) as caught:
+        await tried.supervise()
+    assert (caught.value.code, len(starts)) == ("KEEPS_ENDING", MAX_FIRST_STARTS)
+
+
+async def test_child_that_was_ready_is_always_restarted(fork_server: ForkServer) -> None:
+    tried, starts = make_child(fork_server, "worker", "--stages", "nonsense", settled=True)
+    keeping = asyncio.create_task(tried.supervise())
+    await eventually(lambda: len(starts) >= 3)
+    assert not keeping.done()
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await tried.stop()
+
+
+async def test_killed_fork_server_is_started_again(fork_server: ForkServer) -> None:
+    first = await fork_server.fork("first", ["version"], STDERR_FD)
+    assert await first.wait() == 0
+    os.kill(fork_server.pid, signal.SIGKILL)
+    # A busy machine may let it answer once more.
+    os.waitid(os.P_PID, fork_server.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(ConnectionError):
+        await fork_server.fork("lost", ["version"], STDERR_FD)
+    second = await fork_server.fork("second", ["version"], STDERR_FD)
+    assert await second.wait() == 0
+
+
+async def test_killed_child_has_no_exit_code(fork_server: ForkServer) -> None:
+    waiting = await fork_server.fork("waiting", ["worker", "--attached"], STDERR_FD)
+    waiting.send_signal(signal.SIGKILL)
+    assert await waiting.wait() is None
+    waiting.send_signal(signal.SIGKILL)
+
+
+async def test_child_ends_with_its_stdin(fork_server: ForkServer) -> None:
+    waiting = await fork_server.fork("waiting", ["worker", "--attached"], STDERR_FD)
+    os.close(waiting.stdin_fd)
+    assert await waiting.exit_code.read() == b""

@@ -14,6 +14,7 @@ from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded.server import EmbeddedPostgres
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_world import ApiWorld, run_system
+from tests.support.limited_callers import LimitedCallers, open_limited_callers
 from tests.support.shared_sandbox import sandbox_thread, shared_sandbox
 
 __all__ = ["sandbox_thread", "shared_sandbox"]
@@ -44,3 +45,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     server = EmbeddedPostgres(tmp_path / "data" / POSTGRES_FOLDER)
     if server.is_running:
         server.stop()
+
+
+@pytest.fixture
+async def callers(
+    settings: Settings, database: str, overrides: Overrides
+) -> AsyncIterator[LimitedCallers]:
+    async with open_limited_callers(settings, database, overrides) as found:
+        yield found

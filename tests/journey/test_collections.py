@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -32,6 +33,46 @@ async def set_profile(world: ApiWorld, name: str, profile: str | None) -> dict[s
     response = await world.http.put(to_path(name), json={"default_profile": profile})
     assert response.status_code == 200, response.text
     return dict(response.json())
+
+
+async def test_collection_is_split_and_extracted_as_it_is_configured(world: ApiWorld) -> None:
+    text = "\n\n".join(f"Ada Brandt of Quill Limited wrote {'a page ' * 40}." for _ in range(40))
+
+    async def list_chunks(**fields: Any) -> int:
+        receipt = await world.ingest(text, force="true", **fields)
+        expected = {"ORG"} if fields["collection"] == LAWS else {"ORG", "PERSON"}
+
+        async def fetch_types() -> set[str]:
+            page = await world.fetch_json(f"/v1/documents/{receipt['document_id']}/entities")
+            return {item["type"] for item in page["items"]}
+
+        status = await world.wait_until_final(receipt)
+        await eventually(fetch_types, lambda types: types == expected, what="extracted entities")
+        return int(status["chunks_count"])
+
+    others = await list_chunks(collection=SONGS, external_id="other")
+    # At the same moment: none undoes the other.
+    for response in await asyncio.gather(
+        world.http.put(to_path(LAWS), json={"chunking": "small"}),
+        world.http.put(to_path(LAWS), json={"extract": {"entities": ["ORG"]}}),
+    ):
+        assert response.status_code == 200, response.text
+    own = await list_chunks(collection=LAWS, external_id="own")
+    assert own > others == await list_chunks(collection=SONGS, external_id="third")
+    # What a request omits stays.
+    shown = await set_profile(world, LAWS, "strict")
+    assert (shown["chunking"], shown["extract"]["entities"]) == ("small", ["ORG"])
+    assert shown["chunk"]["child_tokens"] < 330
+    response = await world.http.put(to_path(LAWS), json={"chunking": None})
+    assert response.json()["chunk"] is None and response.json()["extract"] is not None
+    assert await list_chunks(collection=LAWS, external_id="own") == others
+    for wrong, code in (
+        ({"chunking": "none"}, "UNKNOWN_PROFILE"),
+        ({"extract": {"entities": []}}, "INVALID_REQUEST"),
+        ({"extract": {"entities": ["x" * 65]}}, "INVALID_REQUEST"),
+    ):
+        refused = await world.http.put(to_path(LAWS), json=wrong)
+        assert (refused.status_code, refused.json()["code"]) == (422, code)
 
 
 async def request_deletion(world: ApiWorld, name: str) -> UUID:

@@ -1,13 +1,19 @@
+"""Commands: ingest, amend, dead letters and replays, with exit codes for scripts."""
+
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import pytest
 
 from anabranch.process.database import POSTGRES_FOLDER
+from tests.support.eventually import eventually_blocking
 from tests.support.server_process import NOTE, run_anabranch, run_json, run_up
 
 
@@ -195,3 +201,133 @@ def test_db_migrate_creates_data_folder(folder: Path) -> None:
     assert run_json("db", "migrate", "--data", str(folder))["applied"]
     assert run_json("db", "migrate", "--dry-run", "--data", str(folder))["pending"] == []
     assert run_json("db", "checksum", "--data", str(folder))["tables"]["documents"]["rows"] == 0
+
+
+LOCK_NOTE = "# Lock\n\nThe keeper of the lock at Ardmore raises the sluice at five past six.\n"
+
+
+def test_amend_command_and_integrity_check_exit_code(folder: Path, tmp_path: Path) -> None:
+    note = tmp_path / "lock.md"
+    note.write_text(LOCK_NOTE)
+    here = ("--data", str(folder))
+    with run_up(folder) as (_, ready):
+        document = run_json("ingest", str(note), "--tag", "old", "--wait", *here)["documents"][0][
+            "document_id"
+        ]
+        amendment = (
+            "--title",
+            "Sluices",
+            "--tag",
+            "a",
+            "--tag",
+            "b",
+            "--collection",
+            "basin",
+            "--metadata",
+            "year=2026",
+            "--metadata",
+            "by=Ana Sá",
+        )
+        assert (
+            run_json("documents", "amend", document, *amendment, *here)["document_id"] == document
+        )
+        shown = eventually_blocking(
+            lambda: run_json("documents", "show", document, *here),
+            lambda shown: shown["title"] == "Sluices",
+        )
+        assert (shown["tags"], shown["collection"], shown["metadata"]) == (
+            ["a", "b"],
+            "basin",
+            {"year": 2026, "by": "Ana Sá"},
+        )
+        assert shown["revision"] == 1
+        other = tmp_path / "weir.md"
+        other.write_text(LOCK_NOTE.replace("lock", "weir"))
+        project = ("--metadata", "project_id=p1", "--metadata", "user_id=7")
+        run_json("ingest", str(other), *project, "--wait", *here)
+        question = ("search", "When is the sluice raised?")
+        [found] = run_json(*question, *project, *here)["results"]
+        assert Path(found["source_uri"]).name == "weir.md"
+        run_json(*question, "--metadata", "user_id=8", *here, expected=4)
+        wrong = run_anabranch("documents", "amend", document, "--metadata", "year", *here)
+        assert (wrong.returncode, "NOT_AN_ASSIGNMENT" in wrong.stderr) == (2, True)
+        assert run_anabranch("documents", "amend", document, *here).returncode == 2
+
+        clean = run_json("db", "check", "--drained", *here)
+        assert (clean["rows"], clean["problems"]["child_chunks"]) == (0, 0)
+        asyncio.run(insert_orphaned_delta(ready["database_url"]))
+        dirty = run_json("db", "check", *here, expected=1)
+        assert {problem: rows for problem, rows in dirty["problems"].items() if rows} == {
+            "lexical_counts": 1
+        }
+
+
+async def insert_orphaned_delta(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(
+            "insert into anabranch.lexical_deltas values ('g1', 'default', 'simple', 'ghost', 1)"
+        )
+    finally:
+        await connection.close()
+
+
+def list_items(*arguments: str) -> list[dict[str, Any]]:
+    return list(run_json(*arguments)["items"])
+
+
+def test_redrive_discard_and_replay_command_exit_codes(folder: Path, tmp_path: Path) -> None:
+    note, broken = tmp_path / "lock.md", tmp_path / "broken.pdf"
+    note.write_text(LOCK_NOTE)
+    broken.write_bytes(b"%PDF-1.4 but no more")
+    with run_up(folder):
+        here = ("--data", str(folder))
+        assert (
+            run_json("ingest", str(note), str(broken), "--wait", *here, expected=5)["counts"][
+                "failed"
+            ]
+            == 1
+        )
+        [cause] = list_items("dlq", "list", "--by-cause", *here)
+        [letter] = list_items("dlq", "list", *here)
+        assert (cause["events"], cause["code"]) == (1, letter["code"]) and letter[
+            "stage"
+        ] == "receive"
+        assert run_json("dlq", "show", letter["event_id"], *here)["remedy"]
+        for listed in (("dlq", "list"), ("documents", "list", "--failed")):
+            assert "broken.pdf" in run_anabranch(*listed, *here).stdout
+        assert run_json("dlq", "redrive", "--all", "--dry-run", *here) == {
+            "events": 1,
+            "stages": {"receive": 1},
+            "skipped": 0,
+            "replays": [],
+            "schema_version": 1,
+        }
+        [again] = run_json("dlq", "redrive", "--all", *here, expected=5)["replays"]
+        assert (again["state"], again["dead_lettered"]) == ("done", 1)
+        assert run_anabranch("dlq", "redrive", *here).returncode == 2, "it was not said which"
+        assert run_anabranch("dlq", "discard", letter["event_id"], *here).returncode == 2, (
+            "it was not said why"
+        )
+        assert (
+            run_json("dlq", "discard", letter["event_id"], "--reason", "not ours", *here)["events"]
+            == 1
+        )
+        assert (
+            run_json("replay", "start", "--stage", "chunk", "--dry-run", *here)["events_chosen"]
+            == 1
+        )
+        [done] = run_json("replay", "start", "--stage", "chunk", *here)["replays"]
+        assert (done["read"], done["replayed"], done["remaining"]) == (1, 1, 0)
+        assert [one["kind"] for one in list_items("replay", "list", *here)] == ["replay", "redrive"]
+        unknown = run_anabranch("replay", "show", "00000000-0000-8000-8000-000000000000", *here)
+        assert unknown.returncode == 3 and "`anabranch" in unknown.stderr
+        assert (
+            run_anabranch(
+                "replay", "start", "--stage", "chunk", "--offsets", "0:1to9", *here
+            ).returncode
+            == 2
+        )
+        assert run_anabranch("dlq", "show", letter["event_id"], *here).returncode == 3, (
+            "it is closed"
+        )

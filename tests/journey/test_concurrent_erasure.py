@@ -6,21 +6,21 @@ import asyncio
 import signal
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
-from anabranch.composition.reindex import build_reindex_service
+from anabranch.composition.sources import build_reindex_service
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import approve
 from schemas.ports.engines import LocalFile, ParsePlan
-from schemas.timestamps import utc_now
 from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild
-from sql.index.generation_builds import PgGenerationBuilds
+from services.publishing import EventPublisher
 from sql.index.generation_switch import switch_generation
-from sql.operations.erasure import PgErasureReceipts
+from sql.index.generations import PgGenerationBuilds
+from sql.operations.erasure import PgErasure, PgErasureReceipts
 from sql.operations.integrity import check_integrity
 from streams import stage_chain
 from tests.fakes.null_embedder import NullEmbedder
@@ -96,6 +96,35 @@ async def test_upload_during_erasure_is_erased_or_ingested_completely(world: Api
     assert find_in_files(world.settings.data_dir, CANARIES) == set()
     await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
     assert first["document_id"] in {result["document_id"] for result in await world.search(CANARY)}
+
+
+async def test_dead_letter_that_arrives_while_rows_are_deleted_leaves_no_blob(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
+    erase_rows, blobs = PgErasure.erase_rows, world.worker.storage.blobs
+
+    async def erase_after_arrival(tables: PgErasure, *given: Any, **options: Any) -> None:
+        if not arrived:
+            identity = uuid4()
+            record = await blobs.put(f"_dead_letters/{identity}", CANARY_TEXT.encode())
+            arrived.append(identity)
+            await tables._pool.execute(
+                "insert into dead_letters (event_id, stage, tenant, document_id, log_topic, "
+                "log_partition, log_offset, code, detail, remedy, attempts, record, "
+                "dead_lettered_at) values ($1, 'receive', 'default', $2, 'raw', 0, 0, "
+                "'NO_SUCH_BLOB', '', '', 1, $3, now())",
+                identity,
+                UUID(first["document_id"]),
+                record.model_dump(mode="json"),
+            )
+        await erase_rows(tables, *given, **options)
+
+    arrived: list[UUID] = []
+    monkeypatch.setattr(PgErasure, "erase_rows", erase_after_arrival)
+    await erase(world, "document", first["document_id"])
+    assert arrived and find_in_files(world.settings.data_dir, CANARIES) == set()
+    assert await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
 
 
 @long_on_kafka
@@ -382,7 +411,9 @@ async def test_erasure_of_killed_worker_completes_on_another(
             {name: f"{CANARY} {name}" for name in names} | {"lights": "lighthouse"}
         )
         await house.wait_until_idle()
-        receipt = await ErasureService(house.storage, utc_now, uuid4).request_erasure(
+        storage = house.storage
+        publisher = EventPublisher(storage.log, storage.codec)
+        receipt = await ErasureService(storage.pool, publisher).request_erasure(
             "default", "tenant", "default"
         )
 

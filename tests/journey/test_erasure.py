@@ -12,7 +12,7 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.errors import DataErased
-from sql.pool import Connection, close_pool, open_pool
+from sql.database import Connection, close_pool, open_pool
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.erasure import (
     CANARY,
@@ -21,6 +21,7 @@ from tests.support.erasure import (
     OTHER_TEXT,
     append_clear_alias,
     erase,
+    ingest_canary,
     wait_until_erased,
 )
 from tests.support.eventually import eventually
@@ -81,12 +82,7 @@ async def test_erasure_of_unknown_name_returns_404(world: ApiWorld, scope: str) 
 async def test_erased_document_is_found_nowhere(
     world: ApiWorld, settings: Settings, database: str
 ) -> None:
-    erased = await world.ingest_until_searchable(
-        CANARY_TEXT,
-        f"{METADATA_CANARY}.md",
-        external_id=f"{METADATA_CANARY}-1",
-        title=f"A {METADATA_CANARY} title",
-    )
+    erased = await ingest_canary(world)
     stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     answer = await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
     assert any(citation["document_id"] == erased["document_id"] for citation in answer["citations"])

@@ -12,16 +12,22 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import KEY_FILE_NAME, Settings
-from anabranch.encryption.codec import resolve_master_key
-from anabranch.encryption.local_keys import KeyFile
+from anabranch.encryption.codec import KeyFile, resolve_master_key
 from schemas.errors import KeyLost
 from schemas.ports.keys import StoredKey
+from sql.database import close_pool, open_pool
 from sql.embedded.server import EPHEMERAL_SETTINGS, EmbeddedPostgres
 from sql.operations.keystore import PgKeystore
-from sql.pool import close_pool, open_pool
 from streams.payload_keys import KeyWrapper
 from tests.support.api_world import run_system
-from tests.support.erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
+from tests.support.erasure import (
+    CANARY,
+    CANARY_TEXT,
+    METADATA_CANARY,
+    OTHER_TEXT,
+    erase,
+    ingest_canary,
+)
 
 UNCOMPRESSED_WAL = {**EPHEMERAL_SETTINGS, "wal_compression": "off"}
 """Compressed pages in the write-ahead log would hide what this test looks for."""
@@ -74,12 +80,7 @@ async def test_erased_keys_and_text_are_in_no_file(
 ) -> None:
     folders = [settings.data_dir, embedded_server.root]
     async with run_system(settings, embedded_server.dsn, overrides) as world:
-        erased = await world.ingest_until_searchable(
-            CANARY_TEXT,
-            f"{METADATA_CANARY}.md",
-            external_id=f"{METADATA_CANARY}-1",
-            title=f"A {METADATA_CANARY} title",
-        )
+        erased = await ingest_canary(world)
         stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
         await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
         await world.wait_until_all_stages_done(erased)

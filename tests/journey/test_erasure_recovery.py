@@ -15,8 +15,8 @@ from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
 from services.erasure.drain import DrainBarrier
 from services.generations.reindex import start_rebuild
+from sql.database import Pool, close_pool, open_pool
 from sql.operations.integrity import compute_checksum
-from sql.pool import Pool, close_pool, open_pool
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables
 from tests.support.database_copies import copy_database, copy_keys, copy_log
@@ -26,6 +26,7 @@ from tests.support.erasure import (
     METADATA_CANARY,
     OTHER_TEXT,
     erase,
+    ingest_canary,
     wait_until_erased,
 )
 from tests.support.eventually import eventually
@@ -37,18 +38,8 @@ UNENCRYPTED_SETTINGS = ["log.plain_tenants=default"]
 
 async def ingest_workload(world: ApiWorld) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the erased document, which was accepted first, and the document that stays."""
-    erased = await world.ingest_until_searchable(
-        CANARY_TEXT,
-        f"{METADATA_CANARY}.md",
-        external_id=f"{METADATA_CANARY}-1",
-        title=f"A {METADATA_CANARY} title",
-    )
-    await world.ingest_until_searchable(
-        f"{CANARY_TEXT} Once more.",
-        f"{METADATA_CANARY}.md",
-        external_id=f"{METADATA_CANARY}-1",
-        title=f"A {METADATA_CANARY} title",
-    )
+    erased = await ingest_canary(world)
+    await ingest_canary(world, f"{CANARY_TEXT} Once more.")
     stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     answer = await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
     await world.http.post(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from anabranch.composition.storage import recover_database
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from sql.catalog.exams import PgCalibrations, PgExams
+from sql.catalog.exams import PgExams
+from sql.index.generations import PgCalibrations
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.database_copies import copy_keys, copy_log
 from tests.support.eventually import eventually
 from tests.support.generation_copies import copy_generation
 
 TOWNS = ("Arden", "Belmar", "Corvo", "Dunmore", "Elvas", "Farrow", "Gorse", "Hadley")
+RESULT_COUNTS = count(1)
 CLAUSE = (
     '# Lease of {town}\n\nIn {town}, "Quiet Hours of {town}" means the time after nine. '
     "The tower of {town} was finished by masons on {day} March 1950. "
@@ -49,20 +52,36 @@ async def test_exam_is_repeatable_and_tells_answerable_from_hidden(world: ApiWor
     assert again["overall"] == report["overall"] and again["kinds"] == report["kinds"]
 
 
-async def test_exam_and_calibration_are_rebuilt_from_the_log(
+async def test_learned_thresholds_apply_to_their_scores_and_are_rebuilt_from_the_log(
     settings: Settings, database: str, other_database: str, overrides: Overrides
 ) -> None:
     async with run_system(settings, database, overrides) as world:
         await ingest_leases(world)
-        await post(world, "/v1/calibrations", questions=24, min_questions=10)
+        assert await ask_for_calibration(world) == "uncalibrated"
+        calibration = await post(world, "/v1/calibrations", questions=24, min_questions=10)
+        assert calibration["basis"] == "exam" and calibration["trim"] is not None
         before = await fetch_results(world)
         # No text that an erasure would have to find.
         assert not any(town in str(before) for town in TOWNS)
         await copy_log(database, other_database)
         await copy_keys(database, other_database)
+        await eventually(lambda: ask_for_calibration(world), lambda basis: basis == "exam")
+        pool = world.worker.storage.pool
+        assert await PgCalibrations(pool).fetch("other", "g1") is None
+        await pool.execute("update calibrations set scores = 'of another model'")
+        await eventually(lambda: ask_for_calibration(world), lambda basis: basis == "uncalibrated")
     assert await recover_database(settings, other_database) is not None
     async with run_system(settings, other_database, overrides) as world:
         assert await fetch_results(world) == before
+
+
+async def ask_for_calibration(world: ApiWorld) -> str:
+    """Return the basis of the thresholds of an answer that no earlier one is cached for."""
+    trace = (await world.ask("How much is the rent of the hall in Corvo?", k=next(RESULT_COUNTS)))[
+        "trace"
+    ]
+    assert trace["calibrated"] is (trace["calibration"] == "exam")
+    return str(trace["calibration"])
 
 
 async def fetch_results(world: ApiWorld) -> tuple[Any, Any]:
@@ -83,29 +102,6 @@ async def test_generation_without_calibration_is_promoted_by_force_only(world: A
     assert calibration["basis"] == "uncalibrated", "of too few questions"
     promoted = await post(world, "/v1/generations/g2/promote")
     assert (promoted["promoted"], promoted["generation"]) == (True, "g2")
-
-
-async def test_learned_thresholds_apply_to_their_own_scores_only(world: ApiWorld) -> None:
-    await ingest_leases(world)
-    question = "How much is the rent of the hall in Corvo?"
-    assert (await world.ask(question))["trace"]["calibration"] == "uncalibrated"
-    calibration = await post(world, "/v1/calibrations", questions=24, min_questions=10)
-    assert calibration["basis"] == "exam" and calibration["trim"] is not None
-    answer = await eventually(
-        lambda: world.ask(f"{question} Today?"),
-        lambda answer: answer["trace"]["calibration"] == "exam",
-    )
-    assert answer["trace"]["calibrated"] is True
-    pool = world.worker.storage.pool
-    await pool.execute("update calibrations set scores = 'of another model'")
-    await eventually(
-        lambda: world.ask(f"{question} Tomorrow?"),
-        lambda answer: answer["trace"]["calibration"] == "uncalibrated",
-    )
-    # Nor to another tenant.
-    store = PgCalibrations(pool)
-    assert await store.fetch("default", "g1") is not None
-    assert await store.fetch("other", "g1") is None
 
 
 async def test_exam_of_unknown_generation_or_profile_names_it(world: ApiWorld) -> None:

@@ -24,7 +24,7 @@ from evaluation.comparison import (
 from evaluation.promotion_gate import PromotionGate
 from schemas.errors import PermanentError
 from schemas.principals import Principal
-from tests.fakes.asgi_server import run_asgi_app
+from tests.fakes.failing_server import run_asgi_app
 from tests.unit.api_fakes import FakeGenerations, make_services
 
 

@@ -14,7 +14,7 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.events import Content, DocumentReceived
 from schemas.ids import make_document_id
-from schemas.records import Record
+from schemas.topics import Record
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 from tests.support.api_client import api_client

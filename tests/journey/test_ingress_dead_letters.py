@@ -12,8 +12,8 @@ from fastapi.responses import Response
 
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from tests.fakes.asgi_server import run_asgi_app
-from tests.fakes.rejecting_embedder import RejectingEmbedder
+from tests.fakes.failing_server import run_asgi_app
+from tests.fakes.ocr import RejectingEmbedder
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables
 from tests.support.erasure import UNENCRYPTED_TOPICS, erase

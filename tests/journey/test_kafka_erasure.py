@@ -17,7 +17,7 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from streams.kafka.broker import Broker
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables, find_in_topics
 from tests.support.erasure import (

@@ -16,6 +16,7 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.questions import QueryRequest
+from services.query import orphaned_runs
 from tests.fakes.null_embedder import NullEmbedder
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.support.api_client import LOCAL_CALLER
@@ -71,8 +72,10 @@ async def fetch_status(world: ApiWorld, run_id: str) -> dict[str, Any]:
 
 
 async def test_killed_process_leaves_no_running_run(
-    world: ApiWorld, database: str, tmp_path: Path
+    world: ApiWorld, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(orphaned_runs, "CHECK_S", 0.2)
+    monkeypatch.setattr(orphaned_runs, "GRACE_S", 0.5)
     await world.ingest_until_searchable(NOTE, external_id="allowances")
     started = await world.http.post("/v1/runs", json={"query": QUESTION})
     own_run = started.json()["run_id"]
@@ -95,7 +98,7 @@ async def test_killed_process_leaves_no_running_run(
     stream = (await world.http.get(f"/v1/runs/{killed_run}/stream")).text
     assert "event: stopped" in stream
     # Long enough for a second report.
-    await asyncio.sleep(5)
+    await asyncio.sleep(4 * orphaned_runs.GRACE_S)
     assert (await fetch_status(world, own_run))["state"] == "running"
     page = await world.fetch_json("/v1/events", topics="queries", after="begin", limit=200)
     stopped = [event for event in page["items"] if event["type"] == "run.stopped.v1"]

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
+from services import facts
+from tests.support.api_client import build_openapi_document
 from tests.support.api_world import ApiWorld
-from tests.support.openapi import build_openapi_document
 
 EXAMPLES_PER_OPERATION = int(os.environ.get("ATTACK_EXAMPLES", "2"))
 """Of each kind for each operation; `make attack` takes more."""
@@ -27,8 +28,12 @@ _REQUEST_ARGUMENTS = ("method", "url", "headers", "params", "json", "data", "fil
 
 @pytest.mark.timeout(1800)
 async def test_openapi_requests_cause_no_server_error(
-    world: ApiWorld, record_property: Callable[[str, object], None]
+    world: ApiWorld,
+    record_property: Callable[[str, object], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Time that a decision waits for an unknown fact.
+    monkeypatch.setattr(facts, "FACT_WAIT_S", 0.1)
     await world.ingest_until_searchable(
         "The pump in hall four is oiled each day.",
         "pump.md",

@@ -7,7 +7,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from retrieval.redaction import MASK
-from sql.pool import close_pool, open_pool
+from sql.database import close_pool, open_pool
 from tests.support.api_world import ApiWorld
 from tests.support.lineage import fetch_lineage, rerun_query, wait_until_recorded
 

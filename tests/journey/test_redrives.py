@@ -12,11 +12,11 @@ import pytest
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.events import DeadLetterClosed, DocumentWithdrawn
-from schemas.records import Record
+from schemas.topics import Record
 from services.replay.replay_worker import ReplayWorker
 from streams.codec import Codec
 from streams.publisher import build_raw_record
-from tests.fakes.rejecting_embedder import RejectingEmbedder
+from tests.fakes.ocr import RejectingEmbedder
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.eventually import eventually
 from tests.support.log_backends import long_on_kafka, long_on_postgres, truncate_topic

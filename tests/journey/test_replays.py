@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sql.operations.replays import PgReplays
-from tests.fakes.rejecting_embedder import RejectingEmbedder
+from tests.fakes.ocr import RejectingEmbedder
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
 from tests.support.log_backends import expire_topic, long_on_kafka, long_on_postgres

@@ -14,8 +14,8 @@ from schemas.errors import ConfigurationError, FatalError
 from services.generations.reindex import start_rebuild
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
+from sql.database import Pool
 from sql.index.generations import PgGenerations
-from sql.pool import Pool
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.database_copies import copy_database, copy_keys, copy_log
 from tests.support.eventually import eventually
@@ -56,6 +56,25 @@ async def list_lagging_partitions(storage: Storage) -> list[tuple[str, int]]:
     return found
 
 
+async def assert_caught_up(world: ApiWorld) -> None:
+    await wait_until_idle(world.worker.storage)
+    assert await list_lagging_partitions(world.worker.storage) == []
+
+
+async def count_rows(world: ApiWorld, of: str) -> int:
+    return int(await world.worker.storage.pool.fetchval(f"select count(*) from {of}"))
+
+
+async def expect_refused_start(
+    settings: Settings, database: str, overrides: Overrides, match: str
+) -> ConfigurationError:
+    with pytest.raises(ConfigurationError, match=match) as refused:
+        async with run_system(settings, database, overrides):
+            raise AssertionError("it has started")
+    assert refused.value.code == "TABLES_RESTORED" and "anabranch rebuild" in refused.value.remedy
+    return refused.value
+
+
 async def fetch_visible_ids(pool: Pool) -> set[str]:
     rows = await pool.fetch(
         "select d.external_id from visible v join documents d on d.id = v.document_id"
@@ -90,26 +109,22 @@ async def test_records_after_backup_are_reprocessed(
         await ingest_document(world, "stays", UNCHANGED_TEXT)
         await ingest_document(world, "changes", REVISED_TEXT)
         goes = await ingest_document(world, "goes", WITHDRAWN_TEXT)
-        await wait_until_idle(world.worker.storage)
-        assert await list_lagging_partitions(world.worker.storage) == []
+        await assert_caught_up(world)
     await copy_database(database, other_database)
     async with run_system(settings, database, overrides) as world:
         await ingest_document(world, "comes", LATER_TEXT)
         await ingest_document(world, "changes", f"{REVISED_TEXT} It is gone at once.")
         await world.wait_until_final(await world.ingest(UNCHANGED_TEXT, external_id="stays"))
         await withdraw_document(world, goes)
-        await wait_until_idle(world.worker.storage)
-        assert await list_lagging_partitions(world.worker.storage) == [], (
-            "also where what came was superseded or unchanged"
-        )
+        # Also where what came was superseded or unchanged.
+        await assert_caught_up(world)
     await copy_keys(database, other_database)
     async with run_system(settings, other_database, overrides) as world:
         await wait_until_idle(world.worker.storage)
         assert await fetch_visible_ids(world.worker.storage.pool) == {"stays", "changes", "comes"}
-        assert await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
+        assert await count_rows(world, "dead_letters") == 0
         await ingest_document(world, "more", "A grebe dives.")
-        await wait_until_idle(world.worker.storage)
-        assert await list_lagging_partitions(world.worker.storage) == []
+        await assert_caught_up(world)
 
 
 @on_kafka
@@ -127,10 +142,7 @@ async def test_backup_older_than_generation_change_prevents_start(
             lambda live: live == name,
         )
         await wait_until_idle(storage)
-    with pytest.raises(ConfigurationError, match=r"generation\.created") as refused:
-        async with run_system(settings, other_database, overrides):
-            raise AssertionError("it has started")
-    assert refused.value.code == "TABLES_RESTORED" and "anabranch rebuild" in refused.value.remedy
+    await expect_refused_start(settings, other_database, overrides, r"generation\.created")
 
 
 @on_kafka
@@ -140,10 +152,7 @@ async def test_empty_database_with_consumed_log_prevents_start(
     async with run_system(settings, database, overrides) as world:
         await ingest_document(world, "stays", UNCHANGED_TEXT)
         await wait_until_idle(world.worker.storage)
-    with pytest.raises(ConfigurationError, match="empty") as refused:
-        async with run_system(settings, other_database, overrides):
-            raise AssertionError("it has started")
-    assert refused.value.code == "TABLES_RESTORED" and "anabranch rebuild" in refused.value.remedy
+    await expect_refused_start(settings, other_database, overrides, "empty")
 
 
 @on_kafka
@@ -157,8 +166,7 @@ async def test_database_without_stored_offsets_is_adopted(
     async with run_system(settings, database, overrides) as world:
         assert await list_lagging_partitions(world.worker.storage) == []
         await ingest_document(world, "comes", LATER_TEXT)
-        await wait_until_idle(world.worker.storage)
-        assert await list_lagging_partitions(world.worker.storage) == []
+        await assert_caught_up(world)
 
 
 @on_kafka
@@ -185,32 +193,21 @@ async def test_worker_stops_on_restored_offsets_and_next_catches_up(
         await wait_until_idle(world.worker.storage)
         assert await fetch_visible_ids(world.worker.storage.pool) == {"stays", "comes"}
         await ingest_document(world, "changes", REVISED_TEXT)
-        await wait_until_idle(world.worker.storage)
-        assert await list_lagging_partitions(world.worker.storage) == []
+        await assert_caught_up(world)
 
 
 @long_on_kafka
 async def test_index_changes_of_foreign_server_are_deleted(
     settings: Settings, database: str, overrides: Overrides
 ) -> None:
-    foreign = "xact >= pg_snapshot_xmax(pg_current_snapshot())"
+    foreign = "index_changes where xact >= pg_snapshot_xmax(pg_current_snapshot())"
     async with run_system(settings, database, overrides) as world:
         await world.worker.storage.pool.execute(
             "insert into index_changes values ('1000000000', 'default', 'g1')"
         )
-        assert (
-            await world.worker.storage.pool.fetchval(
-                f"select count(*) from index_changes where {foreign}"
-            )
-            == 1
-        )
+        assert await count_rows(world, foreign) == 1
     async with run_system(settings, database, overrides) as world:
-        assert (
-            await world.worker.storage.pool.fetchval(
-                f"select count(*) from index_changes where {foreign}"
-            )
-            == 0
-        )
+        assert await count_rows(world, foreign) == 0
 
 
 @long_on_kafka
@@ -231,9 +228,7 @@ async def test_documents_missing_from_keystore_backup_are_reingested(
     for _ in range(2):
         async with run_system(settings, other_database, overrides) as world:
             await wait_for_visible_ids(world, {"stays", "comes"})
-            assert (
-                await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
-            )
+            assert await count_rows(world, "dead_letters") == 0
             assert {result["external_id"] for result in await world.search("swan")} >= {"comes"}
 
 
@@ -248,13 +243,10 @@ async def test_missing_keys_of_documents_prevent_start(
     async with run_system(settings, database, overrides) as world:
         comes = await ingest_document(world, "comes", LATER_TEXT)
         await wait_until_idle(world.worker.storage)
-    with pytest.raises(ConfigurationError, match=f"default/{comes['document_id']}") as refused:
-        async with run_system(settings, other_database, overrides):
-            raise AssertionError("it has started")
-    assert refused.value.code == "TABLES_RESTORED"
-    assert "newest backup of schema `keystore`" in refused.value.remedy
-    assert "anabranch rebuild" in refused.value.remedy
+    match = f"default/{comes['document_id']}"
+    refused = await expect_refused_start(settings, other_database, overrides, match)
+    assert "newest backup of schema `keystore`" in refused.remedy
     await copy_keys(database, other_database)
     async with run_system(settings, other_database, overrides) as world:
         await wait_for_visible_ids(world, {"stays", "comes"})
-        assert await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
+        assert await count_rows(world, "dead_letters") == 0

@@ -125,7 +125,7 @@ def test_lineage_rerun_diff_and_watch_commands(folder: Path, tmp_path: Path) -> 
             str(folder),
         )
         assert completed.stdout.splitlines() == [
-            f"query.{what}.v1 {answer['run_id']}" for what in ("received", "answered")
+            f"query.{what} {answer['run_id']}" for what in ("received.v1", "answered.v2")
         ], completed.stderr
         blob = next(
             path

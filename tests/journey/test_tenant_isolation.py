@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import httpx2
+import pytest
 
 from anabranch.composition.api import prepare_api
 from anabranch.composition.worker import prepare_worker
@@ -19,12 +20,15 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from api.app import create_app
 from api.services import Services
+from processors import TOPICS
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
+from schemas.topics import CONTROL
+from services import facts
 from tests.fakes.null_embedder import NullEmbedder
+from tests.support.api_client import build_openapi_document
 from tests.support.api_world import wait_until_ready
 from tests.support.eventually import eventually
-from tests.support.openapi import build_openapi_document
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -53,7 +57,7 @@ VALUES_BY_PARAMETER = {
     "stage": ["receive"],
     "topic": ["chunked"],
     "state": ["searchable", "failed"],
-    "topics": ["dead_letters,queries,accepted,raw"],
+    "topics": [",".join(topic for topic in TOPICS if topic != CONTROL)],
     "after": ["begin"],
     "format": ["prov"],
     # Of profiles, and of entities.
@@ -292,6 +296,9 @@ async def _query_and_rate(stack: TenantStack, who: tuple[str, str]) -> None:
         own.ids.setdefault("run", set()).add(answer.json()["run_id"])
     found = [result["chunk_id"] for result in answer.json()["results"]]
     assert found, "everyone finds what is its own"
+    saved = await http.post("/v1/questions", json={"query": f"Who sold {question}?"})
+    assert saved.status_code == 201, saved.text
+    own.ids.setdefault("question", set()).add(saved.json()["question_id"])
     note = f"{''.join(who).capitalize()}notedgabbro"
     own.secrets.add(note)
     feedback = await http.post(
@@ -318,6 +325,9 @@ async def _create_tenant_objects(stack: TenantStack, tenant: str) -> None:
     )
     if added.status_code == 202:
         own.names |= {name, f"{tenant}source"}
+    started = await http.post("/v1/experiments", json={"candidate": "rrf"})
+    assert started.status_code == 201, started.text
+    own.ids["experiment"] = {started.json()["experiment_id"]}
     replayed = await http.post(
         "/v1/replays",
         json={"stage": "transcribe", "collection": f"{tenant.capitalize()}headcollectionloess"},
@@ -651,10 +661,15 @@ def _get_error_code(answer: Any) -> Any:
 
 
 async def test_no_operation_leaks_data_between_users_or_tenants(
-    settings: Settings, database: str, record_property: Callable[[str, object], None]
+    settings: Settings,
+    database: str,
+    record_property: Callable[[str, object], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with open_tenant_stack(settings, database) as desk:
         await create_data(desk)
+        # Time that a decision waits for an unknown fact.
+        monkeypatch.setattr(facts, "FACT_WAIT_S", 0.1)
         every = list_operations()
         assert len({operation.id for operation in every}) == len(every) > 50
         reads = [

@@ -100,6 +100,13 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
     )
     assert run["answer"] and run["citations"], run
     wait_until(http, f"/v1/runs/{run['run_id']}", lambda found: found.get("response"))
+    saved = http.post("/v1/questions", json={"query": f"{QUESTION} {CONTROL_SEQUENCES}"})
+    question = saved.raise_for_status().json()["question_id"]
+    stated = http.post(
+        "/v1/facts",
+        json={"subject": CONTROL_SEQUENCES, "predicate": "is", "object": CONTROL_SEQUENCES},
+    )
+    fact = stated.raise_for_status().json()["fact_id"]
     entities = wait_until(http, "/v1/entities", lambda found: len(found["items"]) > 1)["items"]
     entity, other_entity = (one["id"] for one in entities[:2])
     watched, note = (
@@ -166,16 +173,29 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "runs stream": [[run["run_id"]]],
         "runs cancel": [[run["run_id"]]],
         "runs list": [[]],
+        "runs export": [[], ["--format", "jsonl"]],
+        "runs summarize": [[run["run_id"]]],
         "runs show": [[run["run_id"]]],
         "runs rerun": [[run["run_id"]]],
         "runs diff": [[run["run_id"]]],
+        "runs counterfactual": [[run["run_id"]]],
+        "runs bisect": [[run["run_id"]]],
         "lineage": [[run["run_id"]], [run["run_id"], "--prov"]],
-        "feedback": [[run["run_id"], "--good"], [run["run_id"], "--comment", CONTROL_SEQUENCES]],
+        "feedback": [[run["run_id"], "--up"], [run["run_id"], "--note", CONTROL_SEQUENCES]],
+        "questions add": [[f"{QUESTION} {CONTROL_SEQUENCES}"], ["x", "--hook", CONTROL_SEQUENCES]],
+        "questions list": [[]],
+        "questions changes": [[question]],
+        "questions redeliver": [[question]],
+        "questions delete": [[question]],
         "facts add": [["Plant 3", "is run by", CONTROL_SEQUENCES]],
         "facts list": [[]],
-        "facts approve": [[run["run_id"]]],
-        "facts reject": [[run["run_id"], "--reason", CONTROL_SEQUENCES]],
-        "facts delete": [[run["run_id"], "--yes"]],
+        "facts approve": [[fact]],
+        "facts reject": [[fact, "--reason", CONTROL_SEQUENCES]],
+        "facts delete": [[fact, "--yes"]],
+        "experiments start": [["default", CONTROL_SEQUENCES], ["default", "rrf"]],
+        "experiments list": [[]],
+        "experiments show": [[run["run_id"]]],
+        "experiments stop": [[run["run_id"]]],
         "generations list": [[]],
         "generations show": [["g1"]],
         "generations diff": [["g1", "g1"]],
@@ -224,6 +244,7 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "documents delete": [[other]],
         "collections list": [[]],
         "collections set-profile": [[f"c{CONTROL_SEQUENCES}", CONTROL_SEQUENCES]],
+        "collections configure": [[f"c{CONTROL_SEQUENCES}", "--chunking", CONTROL_SEQUENCES]],
         "collections unset-profile": [[f"c{CONTROL_SEQUENCES}"]],
         "collections delete": [[f"c{CONTROL_SEQUENCES}", "--yes"]],
         "erase document": [[document, "--yes"]],

@@ -187,6 +187,17 @@ def test_killed_worker_and_api_are_restarted(shared: SharedServer, with_fork_ser
 
         eventually_blocking(ingest_and_fetch_state, lambda state: state == "searchable")
         assert first.process.poll() is None
+    # For `doctor --bundle`: the terminal may be gone.
+    log = (Path(server["data_dir"]) / "up.log").read_text()
+    lines = [json.loads(line) for line in log.splitlines()]
+    restarted = {line["process"] for line in lines if line["event"] == "process_restarted"}
+    assert restarted == {"api", "worker"}
+    assert {line["level"] for line in lines} <= {"warning", "error"}
+    starts = 1 + sum(
+        (line["event"], line.get("process")) == ("process_restarted", "api") for line in lines
+    )
+    warnings = [line for line in lines if line["event"] == "python_release_has_known_faults"]
+    assert len(warnings) <= starts, "the worker does not repeat it"
 
 
 def test_killed_postgres_is_restarted_at_same_address(shared: SharedServer) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from anabranch.cli.up_extras import SAMPLE_FOLDERS
+from anabranch.cli.up import SAMPLE_FOLDERS
 from anabranch.process.data_folder import ServerInfo
 from anabranch.process.ui_dev_server import check_ui_sources, run_ui_dev_server
 from schemas.errors import ConfigurationError, FatalError

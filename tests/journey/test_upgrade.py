@@ -6,12 +6,7 @@ import json
 from pathlib import Path
 
 from tests.support.eventually import eventually_blocking
-from tests.support.server_process import (
-    open_http_client,
-    run_anabranch,
-    run_up,
-    search_snippets,
-)
+from tests.support.server_process import open_http_client, run_anabranch, run_up, search_snippets
 
 NEWER_PROGRAM_VARIABLES = {
     "PYTHONPATH": str(Path(__file__).parents[1] / "newer_program"),

@@ -16,6 +16,7 @@ OWN_PACKAGES = (
     "anabranch", "api", "engines", "evaluation", "processors", "retrieval", "schemas",
     "services", "sql", "streams",
 )  # fmt: skip
+EARLY_NAMES = ("sitecustomize", "usercustomize", "_distutils_hack")
 OPTIONAL_NAMES = (
     "sitecustomize", "usercustomize", "brotli", "brotlicffi", "cchardet", "chardet", "orjson",
     "simplejson", "socksio", "tests", "ujson", "winloop", "zstandard",
@@ -53,7 +54,7 @@ def test_ingest_runs_no_module_of_the_working_folder(
     if python_path:
         # The interpreter imports from there before our first line: planted names that it needs
         # itself are out of our reach.
-        for name in {*sys.stdlib_module_names, "sitecustomize", "usercustomize", "anabranch"}:
+        for name in {*sys.stdlib_module_names, *EARLY_NAMES, "anabranch"}:
             (downloads / f"{name}.py").unlink(missing_ok=True)
     environment = make_environment() | ({"PYTHONPATH": python_path} if python_path else {})
     done = run_program(
@@ -77,3 +78,15 @@ async def test_sandbox_runs_no_module_of_the_working_folder(
     finally:
         await sandbox.aclose()
     assert not marker.exists(), marker.read_text()
+
+
+@pytest.mark.parametrize(("module", "message"), [("helper", ""), ("schemas", "Rename it")])
+def test_program_that_uses_the_client_keeps_its_folder(
+    tmp_path: Path, module: str, message: str
+) -> None:
+    (tmp_path / module).mkdir()
+    (tmp_path / module / "__init__.py").touch()
+    (tmp_path / "use.py").write_text("import anabranch.client, helper")
+    environment = make_environment()
+    done = run_program(Path(sys.executable), "use.py", folder=tmp_path, environment=environment)
+    assert message in done.stderr and bool(message) == bool(done.returncode), done.stderr

@@ -8,28 +8,16 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
-from anabranch.config.overrides import Overrides
-from anabranch.config.settings import Settings
 from schemas.events import Content, DocumentAmended, DocumentReceived
 from schemas.ids import make_document_id, sha256_hex
+from sql.database import close_pool, open_pool
 from sql.log.event_log import PgLog
-from sql.pool import close_pool, open_pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 from tests.support.eventually import eventually
-from tests.support.limited_callers import LimitedCallers, open_limited_callers
+from tests.support.limited_callers import LimitedCallers
 
 MINUTES = "The board sells the mill in Tavira for 4.2 million euros."
-
-
-@pytest.fixture
-async def callers(
-    settings: Settings, database: str, overrides: Overrides
-) -> AsyncIterator[LimitedCallers]:
-    async with open_limited_callers(settings, database, overrides) as found:
-        yield found
 
 
 async def assert_hidden(callers: LimitedCallers, user: str, document: str) -> None:
@@ -170,8 +158,7 @@ async def test_change_in_flight_cannot_undo_restriction_of_a_producer(
         # Neither do changes that were admitted before and are projected after the restriction.
         await send(DocumentAmended(external_id="plan-1", title="Last"), "3")
         await eventually(
-            lambda: callers.fetch("admin", document),
-            lambda found: found.json()["title"] == "Last",
+            lambda: callers.fetch("admin", document), lambda found: found.json()["title"] == "Last"
         )
         assert await fetch_readers() == ["group:audit"]
     finally:
@@ -231,9 +218,7 @@ async def test_private_ids_cannot_be_computed_by_others(callers: LimitedCallers)
         assert probe.json()["document_id"] != first.json()["document_id"]
 
 
-async def test_private_id_of_an_earlier_version_keeps_its_document(
-    callers: LimitedCallers,
-) -> None:
+async def test_private_id_of_an_earlier_version_keeps_its_document(callers: LimitedCallers) -> None:
     text_hash = sha256_hex(MINUTES.encode())
     earlier_id = f"{sha256_hex(b'key:ana')[:16]}/{sha256_hex(text_hash.encode())}"
     earlier = await callers.ingest("ana", text=MINUTES, external_id=earlier_id)

@@ -13,9 +13,9 @@ import pytest
 from schemas.events import Event
 from schemas.ids import content_id
 from schemas.ports.ledger import Ledger, ProjectedEvent
+from sql.database import close_pool, open_pool
 from sql.inbox.ledger import PgLedger
 from sql.operations.integrity import check_integrity
-from sql.pool import close_pool, open_pool
 from tests.support.generation_copies import created_row
 from tests.support.ledger_events import (
     GENERATION,
@@ -88,8 +88,7 @@ async def test_concurrent_workers_leave_only_latest_complete_revision(
     )
     try:
         genesis = ProjectedEvent(
-            replace(make_accepted("none", 1), id=content_id("genesis")),
-            (created_row(GENERATION),),
+            replace(make_accepted("none", 1), id=content_id("genesis")), (created_row(GENERATION),)
         )
         await PgLedger(one, GENERATION).claim("control", "always", [genesis])
         left, right, expected = SCENARIOS[scene]

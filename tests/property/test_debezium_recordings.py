@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from schemas.records import Record
 from schemas.sources import RowMapping
+from schemas.topics import Record
 from tests.debezium.notes_table import (
     COLUMN_ENCODINGS,
     DOCUMENTS_AFTER_TRUNCATE,

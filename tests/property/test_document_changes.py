@@ -24,21 +24,15 @@ from hypothesis.stateful import (
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import make_document_id
 from sql.catalog.revisions import PgRevisions
+from sql.database import Pool, close_pool, open_pool
 from sql.embedded.server import EmbeddedPostgres
 from sql.inbox.ledger import PgLedger
 from sql.operations.integrity import check_integrity
-from sql.pool import Pool, close_pool, open_pool
 from streams.partition_sink import PartitionLimits
 from streams.publisher import build_raw_record
 from tests.support.postgres_fixture import clone_database
 from tests.support.repetitions import count_examples
-from tests.support.simulated_pipeline import (
-    EPOCH,
-    GENERATION,
-    LONG,
-    SHORT,
-    SimulatedPipeline,
-)
+from tests.support.simulated_pipeline import EPOCH, GENERATION, LONG, SHORT, SimulatedPipeline
 
 NAMES = st.sampled_from("ab")
 TEXTS = ["one", "one\ntwo\nthree", "other", LONG, ""]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from schemas.errors import MalformedEvent
-from schemas.records import Record
 from schemas.sources import DebeziumSource, RowMapping, SourceSpec
+from schemas.topics import Record
 from streams.sources.change_applier import ChangeApplier
 from streams.sources.debezium import parse_change_events
 from streams.sources.raw_producer import RawProducer

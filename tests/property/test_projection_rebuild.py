@@ -19,11 +19,10 @@ from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentW
 from schemas.ports.ledger import Ledger, ProjectedEvent
 from schemas.rows import PartCompletedRow, TextRow
 from sql.catalog.revisions import PgRevisions
+from sql.database import Pool, close_pool, open_pool
 from sql.inbox.ledger import PgLedger
 from sql.index.derived_tables import DERIVED_TABLES
 from sql.operations.integrity import compute_checksum
-from sql.pool import Pool, close_pool, open_pool
-from streams.codec import Codec
 from streams.partition_sink import PartitionLimits
 from streams.publisher import build_raw_record
 from streams.stage import Stage
@@ -31,10 +30,7 @@ from tests.fakes.memory_ledger import MemoryLedger
 from tests.support.repetitions import draw_examples, repeat
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
-PROJECTING_STAGES = [
-    stage for stage in STAGES if stage.topic not in ("raw", "outcomes") and stage.name != "extract"
-]
-"""Those that project, in the pipeline's order."""
+PROJECTING_STAGES = [stage for stage in STAGES if stage.projects]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +145,11 @@ class ProjectedEvents:
 
     @classmethod
     async def from_pipeline(cls, world: SimulatedPipeline) -> ProjectedEvents:
-        codec = Codec()
         return cls(
             {
                 stage.name: [
-                    await codec.decode(stored) for stored in world.log.topics.get(stage.topic, [])
+                    await world.codec.decode(stored)
+                    for stored in world.log.topics.get(stage.topic, [])
                 ]
                 for stage in PROJECTING_STAGES
             }

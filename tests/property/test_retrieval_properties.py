@@ -6,16 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.answering.answer_drafts import build_citation
-from retrieval.ranking.context_packing import ContextPassage
 from retrieval.ranking.fusion import FusionInput, fuse_candidates
-from retrieval.ranking.parent_expansion import expand_to_parents, fold_duplicates
+from retrieval.ranking.passages import ContextPassage, expand_to_parents, fold_duplicates
 from retrieval.ranking.quote_candidates import extract_quote_candidates, split_cells
 from retrieval.ranking.retrieval_result import clip_spans
 from schemas.ports.search import Hit
 from schemas.profiles import FusionProfile
 from schemas.values import Span
 from tests.support.repetitions import draw_examples
-from tests.unit.retrieval_fakes import PunctuationSentenceSplitter
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
 
 SCORES = st.lists(st.floats(-50, 50, allow_nan=False), min_size=1, max_size=40)
@@ -113,8 +111,7 @@ def test_every_quote_is_verbatim_at_its_span(texts: list[str]) -> None:
     ).candidates
     parent = expand_to_parents(candidates, "max")[0]
     for item in extract_quote_candidates(
-        [ContextPassage(1, parent, index.parent_views[parent.parent_id], tuple(views))],
-        PunctuationSentenceSplitter(),
+        [ContextPassage(1, parent, index.parent_views[parent.parent_id], tuple(views))]
     ):
         citation = build_citation(1, item)
         assert citation is not None

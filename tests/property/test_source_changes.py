@@ -9,8 +9,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.records import Position, Record
 from schemas.sources import RowMapping
+from schemas.topics import Position, Record
 from tests.fakes.memory_log import MemoryLog
 from tests.support.repetitions import draw_examples
 from tests.support.simulated_table import SimulatedTable

@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from processors import receive
-from schemas.blob_keys import make_blob_key, upload_staging_prefix
 from schemas.events import Content, DocumentReceived
-from schemas.ids import make_document_id, make_received_id, sha256_hex
+from schemas.ids import (
+    make_blob_key,
+    make_document_id,
+    make_received_id,
+    sha256_hex,
+    upload_staging_prefix,
+)
 from streams.partition_sink import PartitionLimits
 from tests.support.simulated_pipeline import CrashInjector, FolderBlobs, SimulatedPipeline
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
+
+from tests.support.server_process import open_http_client
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -121,9 +122,7 @@ def visit(
 
 
 def sign_in(context: BrowserContext, server: dict[str, Any]) -> None:
-    with httpx2.Client(
-        base_url=server["url"], headers={"Authorization": f"Bearer {server['token']}"}
-    ) as http:
+    with open_http_client(server) as http:
         link = http.post("/v1/login-links", json={}).json()["url"]
     page = context.new_page()
     # The path alone: the public address of the server may be another.
@@ -151,7 +150,8 @@ def find_violations(page: Page, rules: list[str] | None = None) -> list[str]:
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())
     run_only = {"type": "rule", "values": rules} if rules else {"type": "tag", "values": WCAG}
-    options = json.dumps({"runOnly": run_only})
+    # Else it also collects the elements that pass.
+    options = json.dumps({"runOnly": run_only, "resultTypes": ["violations"]})
     results = page.evaluate(f"axe.run(document, {options})")
     return [
         f"{violation['id']}: {node['html'][:200]} ({node['failureSummary'][:300]})"

@@ -9,8 +9,8 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from sql.pool import Connection, Pool
-from streams.kafka.client_settings import KafkaClientSettings
+from sql.database import Connection, Pool
+from streams.kafka.client import KafkaClientSettings
 
 ESCAPED_COLUMN = "encode(coalesce({}, ''), 'escape')"
 

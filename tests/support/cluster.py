@@ -24,10 +24,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from processors import STAGES
-from services.generations.first_generation import FIRST_GENERATION
+from services.generations.decisions import FIRST_GENERATION
+from sql.database import close_pool, open_pool
 from sql.operations.integrity import compute_checksum
-from sql.pool import close_pool, open_pool
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog
 from streams.stage import Stage
 from streams.stage_consumer import format_group_name

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from sql.pool import Pool, close_pool, open_pool
+from sql.database import Pool, close_pool, open_pool
 
 
 async def copy_log(source: str, target: str) -> None:

@@ -11,16 +11,10 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
-from schemas.generations import (
-    EmbedConfig,
-    Generation,
-    HnswConfig,
-    IndexConfig,
-    LexicalConfig,
-)
+from schemas.generations import EmbedConfig, Generation, HnswConfig, IndexConfig, LexicalConfig
 from schemas.ids import content_id, make_document_id, make_received_id, sha256_hex
+from sql.index.lexical import resolve_text_search_config
 from sql.index.partitions import create_partitions
-from sql.index.text_search_config import resolve_text_search_config
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

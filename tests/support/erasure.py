@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
-from schemas.events import EntityAmended
+from schemas.events import EntityAmended, build_root_event
 from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
 from services.storage import Storage
 from streams.codec import Codec
-from streams.publisher import build_root_event
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
 
@@ -63,3 +62,13 @@ async def append_clear_alias(storage: Storage, tenant: str, alias: str) -> None:
     )
     clear_codec = Codec(signer=storage.codec.signer)
     await storage.log.append([await clear_codec.encode(event, CONTROL, str(entity_id))])
+
+
+async def ingest_canary(world: ApiWorld, text: str = CANARY_TEXT) -> dict[str, Any]:
+    """Ingest the document to erase, whose text, name, id and title are found only there."""
+    return await world.ingest_until_searchable(
+        text,
+        f"{METADATA_CANARY}.md",
+        external_id=f"{METADATA_CANARY}-1",
+        title=f"A {METADATA_CANARY} title",
+    )

@@ -34,7 +34,7 @@ _FORKSERVER.set_forkserver_preload(
         "tests.support.failing_worker",
         "tests.support.null_worker",
         "engines.embed.openai",
-        "engines.language_detector",
+        "engines.language",
         "engines.chunk",
         "engines.chunk.fixed_size",
         "anabranch.cli.documents",
@@ -42,7 +42,7 @@ _FORKSERVER.set_forkserver_preload(
         "anabranch.cli.query",
         "anabranch.cli.up",
         "anabranch.process.api_process",
-        "anabranch.process.readiness",
+        "anabranch.process.supervisor",
         "anabranch.process.supervisor",
         "anabranch.process.worker_process",
         "tests.support.preloaded",
@@ -96,9 +96,7 @@ def fork_process(
 
 
 def fork_command(
-    arguments: Sequence[str],
-    streams: tuple[Path, Path, Path],
-    environment: Mapping[str, str],
+    arguments: Sequence[str], streams: tuple[Path, Path, Path], environment: Mapping[str, str]
 ) -> ForkedProcess:
     """Start `anabranch <arguments>` with only this environment and these files as stdin, stdout and
     stderr.

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from retrieval.ranking.fusion import Fusion, FusionInput, fuse_candidates
-from retrieval.ranking.fusion_terms import TERM_NAMES
-from retrieval.ranking.parent_expansion import RankedParent, expand_to_parents
+from retrieval.ranking.fusion import TERM_NAMES, Fusion, FusionInput, fuse_candidates
+from retrieval.ranking.passages import RankedParent, expand_to_parents
 from retrieval.ranking.reranking import combine_scores
-from schemas.channels import CHANNELS
 from schemas.ports.search import ChunkView, Hit
 from schemas.profiles import FusionProfile, RerankProfile
 
@@ -38,7 +36,7 @@ def make_case(number: int) -> dict[str, Any]:
 
 
 def _draw_inputs(rng: random.Random) -> dict[str, Any]:
-    # Sizes on both sides of `min_candidates`, and of the blocks in which NumPy sums.
+    # Sizes on both sides of MIN_CANDIDATES, and of the blocks in which NumPy sums.
     n_chunks = rng.choice((0, 1, 2, 5, 8, 15, 20, 26, 40, 150))
     # Few distinct scores, so that there are ties.
     digits = rng.choice((1, 4))
@@ -60,17 +58,17 @@ def _draw_inputs(rng: random.Random) -> dict[str, Any]:
     return {
         "parents": parents,
         "hits": {
-            channel: draw_scores(rng.choice((0, 0.3, 0.7, 1)), *scales[channel])
-            for channel in CHANNELS
+            channel: draw_scores(rng.choice((0, 0.3, 0.7, 1)), *scale)
+            for channel, scale in scales.items()
         },
-        "complete": [channel for channel in CHANNELS if rng.random() < 0.5],
+        "complete": [channel for channel in scales if rng.random() < 0.5],
         "pair_scores": draw_optional(8),
         "coverage": round(rng.uniform(0, 1.5), 3),
         "backgrounds": draw_optional(0.8),
         "named": draw_optional(1),
         "bridged": draw_optional(1),
         "titles": draw_optional(1),
-        "weight_factors": {c: rng.choice((0.5, 2)) for c in CHANNELS if rng.random() < 0.2},
+        "weight_factors": {c: rng.choice((0.5, 2)) for c in scales if rng.random() < 0.2},
         "terms": {name: draw_optional(1) for name in TERM_NAMES},
         "fusion": {
             "lexical": rng.choice((0, 0.3, 1)),
@@ -78,7 +76,6 @@ def _draw_inputs(rng: random.Random) -> dict[str, Any]:
             "graph": rng.choice((0, 0.5)),
             "method": rng.choice(("zscore", "zscore", "rrf")),
             "rrf_k": rng.choice((1, 60, 200)),
-            "min_candidates": rng.choice((2, 20)),
             "bigram": rng.choice((0, 0.6)),
             "full_coverage": rng.choice((0, 0.5, 1)),
             "unnamed_semantic": rng.choice((1, 1.25)),

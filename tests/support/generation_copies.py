@@ -5,20 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import uuid4
 
-from schemas.events import (
-    GenerationBuilt,
-    GenerationCreated,
-    GenerationDropped,
-    GenerationPromoted,
-)
+from schemas.events import GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted
 from schemas.events.control import Purpose
 from schemas.generations import Generation
 from schemas.ports.ledger import ProjectedEvent
 from schemas.rows import EventRow, Row
+from sql.database import Pool
 from sql.inbox.ledger import PgLedger
 from sql.index.derived_tables import PARTITIONED_TABLES
 from sql.index.generations import PgGenerations
-from sql.pool import Pool
 from tests.support.ledger_events import make_accepted
 
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from streams.kafka.broker import Broker, find_missing_prerequisite
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from tests.support.postgres_fixture import choose_service_folder, run_in_thread
 from tests.support.shared_service import find_run_folder, share_service
 

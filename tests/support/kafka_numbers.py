@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from schemas.records import Record
+from schemas.topics import Record
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 
 TOPIC = "things"

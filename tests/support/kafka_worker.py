@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from anabranch.process.shutdown import exit_process, run_until_stopped
 from schemas.ports.log import Partition
-from schemas.records import StoredRecord
-from streams.kafka.client_settings import KafkaClientSettings
+from schemas.topics import StoredRecord
+from streams.kafka.client import KafkaClientSettings
 from streams.kafka.subscriber import FaustSubscriber
 
 WORK_S = 0.002

@@ -22,12 +22,8 @@ from schemas.events import (
 )
 from schemas.generations import EmbedConfig, Generation, IndexConfig, compute_chain_fingerprints
 from schemas.ids import content_id, make_document_id
-from schemas.ports.ledger import (
-    ClaimResult,
-    OrderingPolicy,
-    ProjectedEvent,
-)
-from schemas.records import Position
+from schemas.ports.ledger import ClaimResult, OrderingPolicy, ProjectedEvent
+from schemas.topics import Position
 from schemas.values import BlobRef, ChildChunk, ChunkVector, Origin, ParentChunk, Span, Transcript
 from sql.inbox.ledger import PgLedger
 from streams.stage import Stage

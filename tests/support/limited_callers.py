@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
+from fastapi import FastAPI
 
 from anabranch.composition.api import prepare_api
 from anabranch.composition.worker import prepare_worker
@@ -33,6 +34,7 @@ class LimitedCallers:
     """Clients by user; each reads the whole tenant or what its readers allow."""
 
     clients: dict[str, httpx2.AsyncClient]
+    app: FastAPI
 
     async def request(self, user: str, method: str, path: str, **body: Any) -> httpx2.Response:
         return await self.clients[user].request(method, path, **({"json": body} if body else {}))
@@ -101,7 +103,7 @@ async def open_limited_callers(
                     for user in (*READERS_BY_USER, LIMITED_ADMIN, FOREIGN_ADMIN)
                 }
                 await wait_until_ready(clients["admin"])
-                yield LimitedCallers(clients)
+                yield LimitedCallers(clients, app)
                 for client in clients.values():
                     await client.aclose()
         finally:

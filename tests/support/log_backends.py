@@ -12,7 +12,7 @@ from anabranch.config.settings import Settings
 from anabranch.kafka.settings import build_kafka_settings
 from services.storage import Storage
 from sql.log.event_log import PgLog
-from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.client import KafkaClientSettings
 from tests.support.eventually import eventually
 
 on_both_logs = pytest.mark.parametrize(

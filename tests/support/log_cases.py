@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 
 from schemas.ports.log import EventLog, Partition, Subscriber
-from schemas.records import StoredRecord
+from schemas.topics import StoredRecord
+from sql.database import close_pool, open_pool
 from sql.log.event_log import PgLog
 from sql.log.reader import PgSubscriber
-from sql.pool import close_pool, open_pool
 from streams.kafka.faust_app import FaustConsumer
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber

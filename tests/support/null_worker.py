@@ -11,8 +11,8 @@ from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.process.database import open_database
+from anabranch.process.ingress_settings import select_stages
 from anabranch.process.shutdown import run_until_stopped
-from anabranch.process.stage_selection import select_stages
 from schemas.ports.engines import TextEmbedding
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.simulated_pipeline import LineParser

@@ -21,15 +21,16 @@ from schemas.events import (
     DocumentWithdrawn,
     EntityMerged,
     EntityRetyped,
+    build_root_event,
 )
 from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
 from services.instrumentation.metrics import Metrics
 from services.monitoring.lag_diagnosis import explain_lags
-from sql.index.generation_builds import GenerationBuild, PgGenerationBuilds
-from sql.pool import Pool
+from sql.database import Pool
+from sql.index.generations import GenerationBuild, PgGenerationBuilds
 from streams.codec import Codec
-from streams.publisher import build_raw_record, build_root_event
+from streams.publisher import build_raw_record
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import LineParser

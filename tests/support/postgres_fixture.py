@@ -162,9 +162,7 @@ def run_postgres() -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(
-    pytestconfig: pytest.Config,
-) -> Iterator[EmbeddedPostgres | ContainerPostgres]:
+def postgres_server(pytestconfig: pytest.Config) -> Iterator[EmbeddedPostgres | ContainerPostgres]:
     if not pytestconfig.getoption("--containers"):
         with run_postgres() as server:
             yield server

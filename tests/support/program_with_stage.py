@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from anabranch.cli.contract import build_asyncapi_files, build_schema_files
+from anabranch.cli.config import build_asyncapi_files, build_schema_files
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
-from anabranch.kafka.acls import KafkaPrincipals, build_required_grants
 from anabranch.kafka.settings import resolve_retention_ms, resolve_topic_partitions
+from anabranch.kafka.topic_checks import KafkaPrincipals, build_required_grants
 from processors import STAGES
 from services.monitoring.lag_diagnosis import list_consumers
 from tests.fakes.null_embedder import NullEmbedder

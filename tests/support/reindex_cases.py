@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from anabranch.composition.reindex import build_reindex_service
+from anabranch.composition.sources import build_reindex_service
 from anabranch.config.overrides import Overrides
 from anabranch.identity.approvals import approve, find_restricted_settings
 from engines.chunk import create_chunker
-from schemas.generations import IndexConfig
+from schemas.generations import UPSTREAM_STAGES, EntitySchema, IndexConfig
 from schemas.ids import fingerprint
-from schemas.ports.engines import LocalFile, ParsePlan
+from schemas.ports.engines import Extractor, LocalFile, ParsePlan
 from schemas.values import Extraction, Mention, ParentChunk, Transcript
 from services.generations.reindex import ReindexService
-from services.generations.removal import remove_generation
+from services.generations.service import remove_generation
 from sql.index.generation_switch import switch_generation
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.pipeline import Pipeline
@@ -31,16 +31,17 @@ TEXTS: dict[str, str | None] = {
 MODEL_SERVER_URL = "http://127.0.0.1:1"
 
 
+FROM_CHUNK = [stage for stage, upstream in UPSTREAM_STAGES.items() if "chunk" in (stage, upstream)]
 SETTING_CHANGES = {
     "parser": (
         ["ocr.base_url=" + MODEL_SERVER_URL, "ocr.model=shouting"],
-        ["transcribe", "chunk", "extract", "embed"],
+        list(UPSTREAM_STAGES),
     ),
     "chunker": (
         ["chunk.strategy=fixed_size", "chunk.child_tokens=32"],
-        ["chunk", "extract", "embed"],
+        FROM_CHUNK,
     ),
-    "lexical": (["lexical.k1=0.9", "lexical.b=0.5"], ["chunk", "extract", "embed"]),
+    "lexical": (["lexical.k1=0.9", "lexical.b=0.5"], FROM_CHUNK),
     "vector index": (["hnsw.m=8", "hnsw.exact_below=100"], ["embed"]),
     "extractor": (
         ["extract.base_url=" + MODEL_SERVER_URL, "extract.model=all", "extract.engine=openai"],
@@ -71,6 +72,9 @@ class FirstWordExtractor:
 
     def __init__(self, model: str) -> None:
         self.fingerprint = fingerprint("first words", model)
+
+    def with_schema(self, schema: EntitySchema) -> Extractor:
+        return self
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
         found = [

@@ -9,9 +9,9 @@ import pytest
 
 from anabranch.config.overrides import Overrides
 from services.monitoring.lag_diagnosis import fetch_stage_lags
+from sql.database import close_pool, open_pool
 from sql.operations.integrity import compute_checksum
-from sql.pool import close_pool, open_pool
-from tests.fakes.rejecting_embedder import RejectingEmbedder
+from tests.fakes.ocr import RejectingEmbedder
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
 

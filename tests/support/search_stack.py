@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import asyncpg
 
 from schemas.generations import Generation, HnswConfig, LexicalConfig
+from sql.database import Pool, close_pool, connect, open_pool
 from sql.index.search import PgSearch
-from sql.pool import Pool, close_pool, connect, open_pool
 from tests.support.document_rows import insert_generation
 
 

@@ -36,7 +36,10 @@ def make_environment(**settings: str) -> dict[str, str]:
 def open_http_client(server: dict[str, Any]) -> httpx2.Client:
     """Open a client with all permissions. `server` is the content of the ready file."""
     return httpx2.Client(
-        base_url=server["url"], headers={"Authorization": f"Bearer {server['token']}"}, timeout=60
+        base_url=server["url"],
+        headers={"Authorization": f"Bearer {server['token']}"},
+        timeout=60,
+        verify=server["url"].startswith("https:"),
     )
 
 

@@ -10,23 +10,12 @@ from pathlib import Path
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
+from processors import TOPICS
 from services.storage import Storage
+from sql.database import Pool
 from sql.log.offset_store import PgOffsetStore
-from sql.pool import Pool
 from tests.fakes.memory_log import MemoryLog
 
-TOPICS = (
-    "raw",
-    "accepted",
-    "ocr_done",
-    "chunked",
-    "entities",
-    "embedded",
-    "control",
-    "queries",
-    "feedback",
-    "dead_letters",
-)
 ConcurrentWork = Callable[[], Awaitable[None]]
 
 

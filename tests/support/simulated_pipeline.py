@@ -5,45 +5,53 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import numpy as np
 
-from processors import STAGES, get_stage_versions
+from processors import EVENT_CLASSES, STAGES, get_stage_versions
 from schemas.errors import EngineUnavailable, UnreadableDocument
 from schemas.events import (
     DocumentAmended,
     DocumentReceived,
     DocumentWithdrawn,
     GenerationCreated,
+    build_root_event,
 )
-from schemas.generations import EmbedConfig, Generation, IndexConfig, compute_chain_fingerprints
+from schemas.generations import (
+    EmbedConfig,
+    EntitySchema,
+    Generation,
+    IndexConfig,
+    compute_chain_fingerprints,
+)
 from schemas.ids import content_id, sha256_hex
-from schemas.ports.engines import LocalFile, ParsePlan, QueryEmbedding, TextEmbedding
+from schemas.ports.engines import Extractor, LocalFile, ParsePlan, QueryEmbedding, TextEmbedding
 from schemas.ports.ledger import Ledger
 from schemas.ports.stage_ports import (
     ANY_SOURCE,
+    Admission,
+    DocumentOwners,
     IngressLimits,
     LatestRevision,
     LatestRevisions,
     StagePorts,
 )
-from schemas.records import Position, Record, StoredRecord
+from schemas.topics import Position, Record, StoredRecord
 from schemas.values import BlobRef, Block, ChildChunk, Extraction, ParentChunk, Span, Transcript
 from sql.inbox.ledger import PgLedger
-from sql.log.event_log import PgLog
+from streams.chained_records import ChainedRecords
 from streams.codec import Codec
-from streams.instrumentation import NoInstrumentation
 from streams.partition_sink import PartitionLimits, PartitionSink
-from streams.publisher import Publisher, build_raw_record, build_root_event
+from streams.publisher import Publisher, build_raw_record
 from streams.retry import Backoff
 from streams.runner import StageRunner
-from streams.stage import Stage
+from streams.stage import NoInstrumentation, Stage
 from streams.stage_chain import ChainedRunner, ChainLink, StageChain
 from tests.fakes.memory_ledger import MemoryLedger, MemoryMemo
 
@@ -68,25 +76,25 @@ class CrashInjector:
 
     crash_points: list[int]
     n_steps: int = 0
+    end_process: Callable[[SimulatedCrash], None] = lambda _: None
+    """Called because a crash of a task that others wait for may not reach the sink."""
 
     def step(self) -> None:
         self.n_steps += 1
         if self.crash_points and self.n_steps >= self.crash_points[0]:
             self.crash_points.pop(0)
-            raise SimulatedCrash
+            crash = SimulatedCrash()
+            self.end_process(crash)
+            raise crash
 
 
 @dataclass
 class ListLog:
     crash_injector: CrashInjector
     topics: dict[str, list[StoredRecord]] = field(default_factory=dict)
-    table: PgLog | None = None
-    """Gets the accepted events too, since chains look for them there."""
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         self.crash_injector.step()
-        if self.table is not None:
-            await self.table.append([record for record in records if record.topic == "accepted"])
         positions = [self.store(record) for record in records]
         await asyncio.sleep(0)
         self.crash_injector.step()
@@ -133,9 +141,13 @@ class CrashingLedger:
     async def commit_chains(self, *given: Any) -> Any:
         assert isinstance(self.inner, PgLedger)
         self.crash_injector.step()
-        rejected = await self.inner.commit_chains(*given)
+        owed = await self.inner.commit_chains(*given)
         self.crash_injector.step()
-        return rejected
+        return owed
+
+    async def fetch_ended_chains(self, *given: Any) -> Any:
+        assert isinstance(self.inner, PgLedger)
+        return await self.inner.fetch_ended_chains(*given)
 
 
 class FlakyEmbedder:
@@ -234,24 +246,28 @@ class LineChunker:
 class NoExtractor:
     fingerprint = "none"
 
+    def with_schema(self, schema: EntitySchema) -> Extractor:
+        return self
+
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
         return Extraction()
 
 
 @dataclass
 class MemoryOwners:
-    sources: dict[tuple[str, UUID], str] = field(default_factory=dict)
+    sources: dict[tuple[str, UUID], str | None] = field(default_factory=dict)
 
     async def fetch_owner(self, tenant: str, document_id: UUID) -> str | None:
         return self.sources.get((tenant, document_id))
 
-    async def claim_ownership(
-        self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]
-    ) -> str:
-        owner = self.sources.get((tenant, document_id))
-        if owner is None or owner in allowed or ANY_SOURCE in allowed:
-            self.sources[tenant, document_id] = source
-        return self.sources[tenant, document_id]
+    async def admit(self, admission: Admission) -> str | None:
+        key = admission.tenant, admission.document_id
+        owner = self.sources.get(key)
+        if admission.source is not None and (
+            owner is None or owner in admission.allowed or ANY_SOURCE in admission.allowed
+        ):
+            self.sources[key] = admission.source
+        return self.sources.get(key)
 
 
 class FolderBlobs:
@@ -305,17 +321,20 @@ class SimulatedPipeline:
     tables_ledger: Ledger | None = None
     """In place of the one in memory."""
     revisions: LatestRevisions | None = None
-    chained_log: PgLog | None = None
-    """Documents pass the chain, which appends their events here and not to `log`."""
+    owners: DocumentOwners = field(default_factory=MemoryOwners)
+    chain_log: Literal["tables", "records"] | None = None
+    """Documents pass the chain, whose transaction appends their events to the tables' log, or which
+    appends them to `log` before.
+    """
 
     def __post_init__(self) -> None:
         self.crash_injector = CrashInjector([])
         self.rng = random.Random(self.seed)
-        self.log = ListLog(self.crash_injector, table=self.chained_log)
+        self.log = ListLog(self.crash_injector)
         self.memory_ledger = MemoryLedger(GENERATION)
         self.ledger = CrashingLedger(self.tables_ledger or self.memory_ledger, self.crash_injector)
         self.embedder = FlakyEmbedder(self.crash_injector, self.rng)
-        self.codec = Codec()
+        self.codec = Codec(event_classes=EVENT_CLASSES)
         blobs: Any = FolderBlobs(self.folder)
         unused: Any = None
         self.ports = StagePorts(
@@ -331,7 +350,7 @@ class SimulatedPipeline:
             latest_revisions=self.revisions or self,
             limits=IngressLimits(),
             assign_order=lambda position, _: [1, position.offset],
-            owners=MemoryOwners(),
+            owners=self.owners,
         )
 
     async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None:
@@ -379,24 +398,30 @@ class SimulatedPipeline:
             self.codec,
             NoInstrumentation(),
         )
+        chained_records = ChainedRecords(self.ledger) if self.chain_log == "records" else None
         runner = (
             ChainedRunner(
                 *runner_args,
                 backoff=Backoff(0, 0),
-                chain=self._build_chain(),
+                chain=self._build_chain(chained_records),
                 is_ready=lambda: True,
                 on_published=lambda _: None,
                 pause_s=0,
             )
-            if self.chained_log is not None and stage.name == "receive"
-            else StageRunner(*runner_args, backoff=Backoff(0, 0))
+            if self.chain_log is not None and stage.name == "receive"
+            else StageRunner(
+                *runner_args,
+                backoff=Backoff(0, 0),
+                chained_records=None if stage.serves_all_generations else chained_records,
+            )
         )
-        sink = PartitionSink(
-            runner,
-            partition,
-            lambda error: finished.set_exception(error) if not finished.done() else None,
-            self.bounds,
-        )
+
+        def fail(error: BaseException) -> None:
+            if not finished.done():
+                finished.set_exception(error)
+
+        self.crash_injector.end_process = fail
+        sink = PartitionSink(runner, partition, fail, self.bounds)
         offered_ids: set[bytes | None] = set()
         for stored in records[start:]:
             # A copy that a redelivery appended is not repeated, or each stage would multiply them.
@@ -412,7 +437,7 @@ class SimulatedPipeline:
             await sink.close()
         return partition.acknowledged
 
-    def _build_chain(self) -> StageChain:
+    def _build_chain(self, chained_records: ChainedRecords | None) -> StageChain:
         links = [
             ChainLink(
                 stage,
@@ -423,7 +448,7 @@ class SimulatedPipeline:
             for stage in STAGES
             if not stage.serves_all_generations
         ]
-        return StageChain(links, self.ledger, self.ports)
+        return StageChain(links, self.ledger, self.ports, chained_records)
 
     def list_outcomes(self) -> dict[str, list[str]]:
         """Return the distinct outcomes of each producer's event id."""

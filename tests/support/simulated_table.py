@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.records import Record
+from schemas.topics import Record
 from streams.sources.column_values import PLACEHOLDER
 
 TOPIC = "shop.public.notes"

@@ -16,7 +16,7 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from processors import STAGES
-from services.generations.first_generation import FIRST_GENERATION
+from services.generations.decisions import FIRST_GENERATION
 from streams.stage_consumer import format_group_name
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import api_client

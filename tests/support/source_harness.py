@@ -9,8 +9,8 @@ from typing import Any
 
 from engines.blobs import open_blobs
 from schemas.events import DocumentReceived
-from schemas.records import Record, StoredRecord
 from schemas.sources import DebeziumSource, RowMapping, SourceSpec
+from schemas.topics import Record, StoredRecord
 from streams.codec import Codec
 from streams.sources.change_applier import BatchPosition, ChangeApplier
 from streams.sources.debezium import SnapshotEnd, parse_change_events

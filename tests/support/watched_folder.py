@@ -12,14 +12,14 @@ import pytest
 
 from engines.blobs import open_blobs
 from schemas.errors import DatabaseUnavailable
-from schemas.records import Position, Record
 from schemas.sources import DeclaredSource, FolderSource, SourceSpec
+from schemas.topics import Position, Record
 from streams.codec import Codec
 from streams.sources.folder_reader import FolderReader
 from streams.sources.folder_scan import FolderScan, FolderScanner
 from streams.sources.item_state import ItemStates
 from streams.sources.raw_producer import RawProducer
-from tests.fakes.known_documents import NoKnownDocuments
+from tests.fakes.event_feed import NoKnownDocuments
 from tests.fakes.memory_log import MemoryLog
 from tests.fakes.memory_source_store import MemorySourceStore
 from tests.support.raw_documents import read_current_documents

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from anabranch.composition.reindex import build_reindex_service
+from anabranch.composition.sources import build_reindex_service
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
@@ -24,18 +24,13 @@ from services.generations.reindex import ReindexService
 from services.generations.stage_assignments import assign_stages
 from services.replay.service import ReplayService
 from services.storage import Storage
-from sql.index.generation_builds import GenerationBuild, PgGenerationBuilds
-from sql.index.generations import PgGenerations
-from sql.pool import Pool
+from sql.database import Pool
+from sql.index.generations import GenerationBuild, PgGenerationBuilds, PgGenerations
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 from tests.support.cluster import WorkerProcess
 from tests.support.eventually import eventually
-from tests.support.failing_worker import (
-    STOPPED_ANSWERING,
-    FailingWorkerOrders,
-    run_failing_worker,
-)
+from tests.support.failing_worker import STOPPED_ANSWERING, FailingWorkerOrders, run_failing_worker
 from tests.support.forked_process import fork_process
 from tests.support.pipeline import EVENT_TIME, make_event
 from tests.support.reindex_cases import APPROVED_SETTINGS, OVERRIDES
@@ -56,7 +51,7 @@ class WorkerGroup:
         return self.storage.pool
 
     async def start_worker(self, **frailty: Any) -> WorkerProcess:
-        """Start a worker and wait until it runs."""
+        """Start a worker and wait until it runs, or until one that may die at once has ended."""
         folder, number = self.settings.data_dir.parent, len(self.workers) + 1
         notes, errors = folder / f"worker-{number}.notes", folder / f"worker-{number}.log"
         orders = FailingWorkerOrders(self.storage.dsn, str(notes), **frailty)
@@ -72,8 +67,12 @@ class WorkerGroup:
                 errors,
             )
         )
-        await eventually(_to_async(lambda: self.workers[-1].is_ready))
-        return self.workers[-1]
+        worker = self.workers[-1]
+        ended = "deadly" in frailty
+        await eventually(
+            _to_async(lambda: (ended and worker.process.poll() is not None) or worker.is_ready)
+        )
+        return worker
 
     async def push_texts(self, texts: Mapping[str, str | None]) -> None:
         records = [

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID, uuid5
 
 from api.services import Services
-from api.signed_links import LinkSigner
+from api.sessions import LinkSigner
 from evaluation.calibration import calibrate
 from evaluation.comparison import JudgementCounts, build_comparison_report
 from evaluation.exam import summarize_exam
-from evaluation.judgement_export import build_judgement_export
+from evaluation.judgements import build_judgement_export
 from retrieval.profiles import ProfileCatalog
-from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
-from schemas.entities import EntityAmendment
 from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
 from schemas.event_feed import EventCounts, FeedFilter, FeedMessage, LogPage
-from schemas.events.control import Scope
 from schemas.exams import Exam
-from schemas.facts import Fact, FactReceipt, FactRequest, FactStatus
-from schemas.findings import Finding
+from schemas.facts import FactReceipt
+from schemas.findings import DependencyStatus, Finding
 from schemas.generations import IndexConfig
 from schemas.ids import sha256_hex
-from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
+from schemas.ingest import IngestReceipt, IngestRequest
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
-from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.search import DocumentText
 from schemas.principals import Principal
 from schemas.profiles import ReloadedConfig
@@ -40,11 +38,10 @@ from schemas.questions import (
     SearchResponse,
     StepProgress,
 )
-from schemas.readiness import DependencyStatus
-from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
-from schemas.run_records import RunDiff
 from schemas.sources import SourceRequest
+from schemas.standing_questions import SavedQuestion, StandingQuestionRequest
 from schemas.values import Amendment, BlobRef
+from services.ingest import Submission
 
 NAMESPACE = UUID("00000000-0000-0000-0000-00000000a11a")
 DOCUMENT_ID = uuid5(NAMESPACE, "document")
@@ -115,6 +112,34 @@ REPLAY_BODY: Mapping[str, Any] = {
 }
 
 
+class Stub:
+    """A service whose methods return the given results, call functions, and raise errors."""
+
+    def __init__(self, **results: Any) -> None:
+        self._results = results
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._results:
+            raise AttributeError(name)
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            result = self._results[name]
+            if callable(result):
+                result = result(*arguments, **options)
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        return call
+
+
+def missing(*_: Any, **__: Any) -> NotFound:
+    return NotFound("There is none.", remedy="List them.")
+
+
+NO_PAGE: tuple[list[Any], None] = [], None
+
+
 @dataclass
 class StubBlobs:
     content: dict[str, bytes] = field(default_factory=dict)
@@ -129,21 +154,41 @@ class StubBlobs:
         return [self.content[key][offset : offset + length] for offset, length in ranges]
 
 
+SYSTEM_BODY: Mapping[str, Any] = {
+    "version": "0",
+    "python": "3",
+    "platform": "Linux",
+    "started_at": datetime(2026, 1, 1, tzinfo=UTC),
+    "uptime_seconds": 1.0,
+    "backends": {"database": "postgres"},
+    "postgres": {"version": "18", "pgvector": "0.8.1"},
+    "disk": {"total_bytes": 2, "free_bytes": 1, "reserve_bytes": 1},
+    "open_streams": {"events": 0, "answers": 0},
+    "tenants": None,
+}
+
+
 @dataclass
 class FakeIntake:
-    accepted: list[tuple[IngestRequest, BlobRef | None, PlannedEvent]] = field(default_factory=list)
+    accepted: list[tuple[IngestRequest, BlobRef | None, Submission]] = field(default_factory=list)
     stored: dict[str, bytes] = field(default_factory=dict)
     withdrawn: list[UUID] = field(default_factory=list)
     amended: list[dict[str, Any]] = field(default_factory=list)
 
-    def plan_event(self, caller: Principal, idempotency_key: str | None) -> PlannedEvent:
-        return PlannedEvent(idempotency_key or "fresh", idempotency_key is not None)
-
-    async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
-        del self.stored[upload.key]
+    @asynccontextmanager
+    async def open_submission(
+        self, caller: Principal, idempotency_key: str | None
+    ) -> AsyncIterator[Submission]:
+        submission = Submission(caller, idempotency_key or "fresh", idempotency_key is not None)
+        try:
+            yield submission
+        except PermanentError:
+            for upload in submission.uploads:
+                del self.stored[upload.key]
+            raise
 
     async def stage_upload(
-        self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None
+        self, submission: Submission, chunks: AsyncIterator[bytes], media_type: str | None
     ) -> BlobRef:
         body = b""
         async for chunk in chunks:
@@ -153,18 +198,19 @@ class FakeIntake:
                     f"over {MAX_BYTES} bytes", code="TOO_LARGE", remedy="Send less."
                 )
         reference = BlobRef(
-            key=f"uploads/{tenant}/{sha256_hex(body)}",
+            key=f"uploads/{submission.caller.tenant}/{sha256_hex(body)}",
             sha256=sha256_hex(body),
             size=len(body),
             media_type=media_type,
         )
         self.stored[reference.key] = body
+        submission.uploads.append(reference)
         return reference
 
     async def submit_document(
-        self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent
+        self, submission: Submission, request: IngestRequest, upload: BlobRef | None
     ) -> IngestReceipt:
-        self.accepted.append((request, upload, event))
+        self.accepted.append((request, upload, submission))
         return IngestReceipt(
             document_id=DOCUMENT_ID,
             ingestion_job_id=JOB_ID,
@@ -188,104 +234,66 @@ class FakeIntake:
         return JOB_ID
 
 
-class FakeDocuments:
-    async def find_documents(
-        self, caller: Principal, **filters: Any
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        return [dict(DOCUMENT_BODY)], "more"
+def _if_known(result: Any) -> Callable[..., Any]:
+    return lambda caller, document_id, *_, **__: result if document_id == DOCUMENT_ID else None
 
-    async def has_content(self, tenant: str, document_id: UUID, sha256: str) -> bool:
-        return document_id == DOCUMENT_ID and DOCUMENT_BODY.get("content_sha256") == sha256
 
-    async def fetch_document(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None:
-        if document_id != DOCUMENT_ID:
-            return None
-        return dict(DOCUMENT_BODY)
-
-    async def fetch_revisions(
-        self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        fields = (
+class FakeDocuments(Stub):
+    def __init__(self) -> None:
+        fields: tuple[str, ...] = (
             "revision",
             "state",
             "title",
             "filename",
             "media_type",
             "content_sha256",
-            "source",
         )
-        fields += ("received_at", "ingestion_job_id", "bytes", "characters", "pages")
-        revision = {name: DOCUMENT_BODY[name] for name in fields}
-        return [revision | {"event_id": "e", "visible": True}], None
-
-    async def fetch_chunks(
-        self, caller: Principal, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        chunk = {
+        fields += ("source", "received_at", "ingestion_job_id", "bytes", "characters", "pages")
+        revision: dict[str, Any] = {name: DOCUMENT_BODY[name] for name in fields}
+        chunk: dict[str, Any] = {
             "chunk_id": str(JOB_ID),
             "parent_id": None,
-            "ordinal": after + 1,
             "kind": "paragraph",
             "text": "Title",
-            "section": None,
-            "pages": [],
-            "spans": [{"char_start": 0, "char_end": 7}],
-            "char_start": 0,
-            "char_end": 7,
-            "tokens": 2,
-            "language": None,
         }
-        return [chunk], None
-
-    async def fetch_entities(
-        self, caller: Principal, document_id: UUID, *, after: str | None, limit: int
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        mention = {"chunk_id": str(JOB_ID), "name": "Heron", "char_start": 0, "char_end": 5}
-        entity = {"id": str(JOB_ID), "type": "ORG", "name": "Heron", "mentions": 1}
-        return [entity | {"occurrences": [mention]}], None
-
-    async def fetch_revision_file(
-        self, caller: Principal, document_id: UUID, revision: int
-    ) -> dict[str, Any] | None:
-        found = document_id == DOCUMENT_ID and revision == DOCUMENT_BODY["revision"]
-        return dict(DOCUMENT_BODY) if found else None
-
-    async def fetch_text(
-        self, caller: Principal, document_id: UUID, revision: int | None = None
-    ) -> DocumentText | None:
-        found = document_id == DOCUMENT_ID and revision in (None, DOCUMENT_BODY["revision"])
-        return DocumentText(document_id, "# Title", None) if found else None
-
-    async def fetch_status(self, caller: Principal, **by: Any) -> dict[str, Any] | None:
-        return (
-            {
-                "ingestion_job_id": str(JOB_ID),
-                "document_id": str(DOCUMENT_ID),
-                "external_id": None,
-                "state": "searchable",
-                "stages": [dict(STAGE_BODY)],
-                "chunks_count": 1,
-                "tokens_estimate": 2,
-                "warnings": [],
-            }
-            if by.get("job_id") == JOB_ID
-            else None
+        chunk |= {"section": None, "pages": [], "spans": [{"char_start": 0, "char_end": 7}]}
+        chunk |= {"char_start": 0, "char_end": 7, "tokens": 2, "language": None}
+        mention: dict[str, Any] = {
+            "chunk_id": str(JOB_ID),
+            "name": "Heron",
+            "char_start": 0,
+            "char_end": 5,
+        }
+        entity: dict[str, Any] = {"id": str(JOB_ID), "type": "ORG", "name": "Heron", "mentions": 1}
+        status: dict[str, Any] = {"ingestion_job_id": str(JOB_ID), "document_id": str(DOCUMENT_ID)}
+        status |= {"external_id": None, "state": "searchable", "stages": [dict(STAGE_BODY)]}
+        status |= {"chunks_count": 1, "tokens_estimate": 2, "warnings": []}
+        events = [{**STAGE_BODY, "revision": 1, "generation": None, "part": 1}]
+        super().__init__(
+            find_documents=lambda *_, **__: ([dict(DOCUMENT_BODY)], "more"),
+            has_content=lambda tenant, document_id, sha256: (
+                (document_id, sha256) == (DOCUMENT_ID, DOCUMENT_BODY["content_sha256"])
+            ),
+            fetch_document=_if_known(DOCUMENT_BODY),
+            fetch_revisions=([revision | {"event_id": "e", "visible": True}], None),
+            fetch_chunks=lambda *_, after, **__: ([chunk | {"ordinal": after + 1}], None),
+            fetch_entities=([entity | {"occurrences": [mention]}], None),
+            fetch_revision_file=lambda caller, *revision: (
+                DOCUMENT_BODY if revision == (DOCUMENT_ID, 1) else None
+            ),
+            fetch_text=lambda caller, document_id, revision=None: (
+                DocumentText(document_id, "# Title", None)
+                if document_id == DOCUMENT_ID and revision in (None, 1)
+                else None
+            ),
+            fetch_status=lambda *_, **by: status if by.get("job_id") == JOB_ID else None,
+            list_document_events=lambda caller, document_id, **_: (
+                events if document_id == DOCUMENT_ID else [],
+                None,
+            ),
+            filter_readable=lambda caller, document_ids: set(document_ids),
+            fetch_counts={"searchable": 1},
         )
-
-    async def list_document_events(
-        self, caller: Principal, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        return (
-            [{**STAGE_BODY, "revision": 1, "generation": None, "part": 1}]
-            if document_id == DOCUMENT_ID
-            else []
-        ), None
-
-    async def filter_readable(self, caller: Principal, document_ids: Any) -> set[UUID]:
-        return set(document_ids)
-
-    async def fetch_counts(self, tenant: str | None) -> dict[str, int]:
-        return {"searchable": 1}
 
 
 @dataclass
@@ -295,7 +303,12 @@ class FakeGenerations:
     requests: list[tuple[str, Any]] = field(default_factory=list)
 
     async def list_generations(self, caller: Principal) -> list[dict[str, Any]]:
-        common = {"base": None, "purpose": "first", "created_at": RECEIVED_AT, "built_at": None}
+        common: dict[str, Any] = {
+            "base": None,
+            "purpose": "first",
+            "created_at": RECEIVED_AT,
+            "built_at": None,
+        }
         common |= {"config": IndexConfig().model_dump(), "how": {}, "topics": {}, "previous": None}
         common |= {"documents": 1, "chunks": 1, "bytes": 1, "build": None}
         return [
@@ -346,39 +359,6 @@ class FakeGenerations:
         return {"generation": name, "removed": True, "blocked_by": None, "topics": ["embedded.g2"]}
 
 
-class FakeExams:
-    async def examine(self, caller: Principal, request: Any) -> dict[str, Any]:
-        return summarize_exam(make_exam(caller.tenant), {})
-
-    async def calibrate(self, caller: Principal, request: Any) -> dict[str, Any]:
-        exam = make_exam(caller.tenant)
-        result = calibrate(exam, [], request)
-        return result.calibration.model_dump(mode="json") | {
-            "default_reason": result.reason,
-            "held_out": None,
-            "exam": summarize_exam(exam, {}),
-        }
-
-    async def list_exams(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
-        return [summarize_exam(make_exam(caller.tenant), {})]
-
-    async def get_exam(self, caller: Principal, exam_id: UUID) -> dict[str, Any]:
-        raise NotFound(f"no exam {exam_id}", remedy="List them.")
-
-
-class NoJudgements:
-    async def export_judgements(self, caller: Principal, since: Any, until: Any) -> dict[str, Any]:
-        return build_judgement_export([], [])
-
-    async def list_candidates(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
-        return []
-
-    async def draft_questions(
-        self, caller: Principal, questions: int, seed: int
-    ) -> list[dict[str, Any]]:
-        return []
-
-
 def make_exam(tenant: str) -> Exam:
     return Exam(
         exam_id=UUID(int=1),
@@ -390,6 +370,16 @@ def make_exam(tenant: str) -> Exam:
         completed_at=datetime.fromisoformat(RECEIVED_AT),
         items=[],
     )
+
+
+def _calibrate(caller: Principal, request: Any) -> dict[str, Any]:
+    exam = make_exam(caller.tenant)
+    result = calibrate(exam, [], request)
+    return result.calibration.model_dump(mode="json") | {
+        "default_reason": result.reason,
+        "held_out": None,
+        "exam": summarize_exam(exam, {}),
+    }
 
 
 @dataclass
@@ -406,11 +396,11 @@ class MemoryCollections:
             raise NotFound(f"There is no collection {name!r}.")
         return _format_collection(name, self.profiles[name])
 
-    async def set_default_profile(
-        self, caller: Principal, name: str, profile: str | None
+    async def configure(
+        self, caller: Principal, name: str, changes: Mapping[str, Any]
     ) -> dict[str, Any]:
-        self.profiles[name] = profile
-        return _format_collection(name, profile)
+        self.profiles[name] = changes.get("default_profile")
+        return _format_collection(name, self.profiles[name])
 
     async def delete_collection(self, caller: Principal, name: str) -> UUID:
         await self.get_collection(caller, name)
@@ -425,75 +415,9 @@ def _format_collection(name: str, profile: str | None) -> dict[str, Any]:
         "chunks": 0,
         "languages": [],
         "default_profile": profile,
+        **dict.fromkeys(("chunking", "chunk", "extract")),
         "deletion": None,
     }
-
-
-class NoRecords:
-    async def list_runs(
-        self, caller: Principal, **_: Any
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        return [], None
-
-    async def list_facts(
-        self, caller: Principal, *, status: FactStatus | None, after: str | None, limit: int
-    ) -> tuple[list[Fact], str | None]:
-        return [], None
-
-    async def list_dead_letters(
-        self, tenant: str, **_: Any
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        return [], None
-
-
-class NoSources:
-    async def list_sources(self, tenant: str) -> list[dict[str, Any]]:
-        return []
-
-    async def get_source(self, tenant: str, name: str) -> dict[str, Any]:
-        raise NotFound(f"no source {name}", remedy="List them.")
-
-    async def add_source(self, tenant: str, request: SourceRequest) -> dict[str, Any]:
-        return {
-            "status": "accepted",
-            "name": request.name,
-            "ce_source": f"anabranch/source/{request.name}",
-        }
-
-    async def remove_source(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
-        raise NotFound(f"no source {name}", remedy="List them.")
-
-    async def reset_source(self, caller: Principal, name: str) -> dict[str, Any]:
-        raise NotFound(f"no source {name}", remedy="List them.")
-
-
-class NoEntities:
-    async def list_entities(
-        self, caller: Principal, **_: Any
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        return [], None
-
-    async def get_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None:
-        return None
-
-    async def find_by_name(
-        self, caller: Principal, name: str, kind: str | None
-    ) -> list[dict[str, Any]]:
-        return []
-
-    async def amend_entity(
-        self, caller: Principal, entity_id: UUID, amendment: EntityAmendment
-    ) -> dict[str, Any]:
-        raise NotFound(f"Unknown entity {entity_id}.", remedy="List them.")
-
-    async def merge_entity(self, caller: Principal, entity_id: UUID, into: UUID) -> dict[str, Any]:
-        raise NotFound(f"Unknown entity {entity_id}.", remedy="List them.")
-
-    async def split_entity(self, caller: Principal, entity_id: UUID, part: str) -> dict[str, Any]:
-        raise NotFound(f"Unknown entity {entity_id}.", remedy="List them.")
-
-    async def get_subgraph(self, caller: Principal, seeds: Any, **_: Any) -> dict[str, Any]:
-        return {"nodes": [], "edges": []}
 
 
 @dataclass
@@ -526,120 +450,33 @@ class MemoryFeed:
         yield FeedMessage(event="bye", data={})
 
 
-class NoHistory:
-    """A stream without events."""
-
-    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
-        raise NotFound(f"no run {run_id}", remedy="List them.")
-
-    async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
-        raise NotFound(f"no run {run_id}", remedy="List them.")
-
-    async def diff_run(self, caller: Principal, run_id: UUID, other_run_id: UUID | None) -> RunDiff:
-        raise NotFound(f"no run {run_id}", remedy="List them.")
-
-    async def get_document_lineage(self, caller: Principal, document_id: UUID) -> DocumentLineage:
-        raise NotFound(f"no document {document_id}", remedy="List them.")
-
-    @property
-    def tracer(self) -> NoHistory:
-        return self
-
-    async def read_text(self, caller: Principal, document_id: UUID, revision: int) -> str:
-        raise NotFound(f"Document {document_id} has no text of revision {revision}.")
-
-    async def get_run_lineage(
-        self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None
-    ) -> RunLineage:
-        raise NotFound(f"no run {run_id}", remedy="List them.")
-
-    def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:
-        return {}
-
-
 async def search(caller: Principal, request: SearchRequest) -> SearchResponse:
     raise NotFound("no generation", remedy="None.")
 
 
-class NoReplays:
-    async def list_causes(self, tenant: str) -> list[dict[str, Any]]:
-        return []
-
-    async def redrive(self, tenant: str, request: RedriveRequest) -> dict[str, Any]:
-        return {"events": 0, "stages": {}, "skipped": 0, "replays": []}
-
-    async def discard_dead_letters(self, tenant: str, request: DiscardRequest) -> dict[str, Any]:
-        return {"events": 0}
-
-    async def start_replay(self, tenant: str, request: ReplayRequest) -> dict[str, Any]:
-        estimate: dict[str, Any] = {"starts": {0: 0}, "ends": {0: 0}, "missing": []}
-        return {"replay_id": None, "stage": "chunk", "topic": "t", "events_read": 0, **estimate}
-
-    async def list_replays(self, tenant: str, limit: int) -> list[dict[str, Any]]:
-        return []
-
-    async def get_replay(self, tenant: str, replay_id: UUID) -> dict[str, Any]:
-        return {**REPLAY_BODY, "replay_id": replay_id}
-
-    async def set_replay_state(self, tenant: str, replay_id: UUID, state: str) -> dict[str, Any]:
-        return {**REPLAY_BODY, "replay_id": replay_id, "state": state}
-
-
-class FakeGenerationBuilds:
+def _get_build(name: str, pace: Mapping[str, Any] = MappingProxyType({})) -> Any:
     """g2 is being built."""
-
-    async def plan_build(self, settings: Sequence[str]) -> Any:
-        raise InvalidRequest(
-            "the index would be the same", code="NOTHING_CHANGES", remedy="Change something."
-        )
-
-    async def start_reindex(
-        self, settings: Sequence[str], *, events_per_second: float | None = None
-    ) -> Any:
-        return await self.plan_build(settings)
-
-    async def start_rebuild(
-        self, *, keep_previous: bool, events_per_second: float | None = None
-    ) -> str:
-        return "g2"
-
-    async def get_build(self, name: str) -> dict[str, Any]:
-        if name != "g2":
-            raise NotFound(f"no generation {name}", remedy="List them.")
-        return {"generation": name, "state": "building", "phase": "loading", "paused": False}
-
-    async def get_build_or_pending(self, name: str) -> dict[str, Any]:
-        return await self.get_build(name)
-
-    async def change_pace(self, name: str, pace: Mapping[str, Any]) -> dict[str, Any]:
-        return await self.get_build(name) | dict(pace)
+    build = {"generation": name, "state": "building", "phase": "loading", "paused": False}
+    return build | dict(pace) if name == "g2" else missing()
 
 
-class NoErasures:
-    async def request_erasure(self, tenant: str, scope: Scope, name: str) -> UUID:
-        return JOB_ID
-
-    async def get_receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None:
-        return None
-
-    async def list_receipts(self, tenant: str, limit: int) -> list[dict[str, Any]]:
-        return []
+def _format_replay(tenant: str, replay_id: UUID, *state: str) -> dict[str, Any]:
+    return {**REPLAY_BODY, "replay_id": replay_id, "state": "".join(state) or "running"}
 
 
-class NoFacts:
-    """Accepts every fact, and has none."""
+def _add_source(tenant: str, request: SourceRequest) -> dict[str, Any]:
+    ce_source = f"anabranch/source/{request.name}"
+    return {"status": "accepted", "name": request.name, "ce_source": ce_source}
 
-    async def propose(self, caller: Principal, request: FactRequest) -> FactReceipt:
-        return FactReceipt(fact_id=JOB_ID)
 
-    async def approve(self, caller: Principal, fact_id: UUID) -> FactReceipt:
-        return FactReceipt(fact_id=fact_id)
+def _save_question(caller: Principal, request: StandingQuestionRequest) -> SavedQuestion:
+    return SavedQuestion(
+        question_id=JOB_ID, asked_by=caller.id, request=request, saved_at=datetime.now(UTC)
+    )
 
-    async def reject(self, caller: Principal, fact_id: UUID, reason: str | None) -> FactReceipt:
-        return FactReceipt(fact_id=fact_id)
 
-    async def get(self, caller: Principal, fact_id: UUID) -> Fact:
-        raise NotFound("no fact", remedy="None.")
+async def _iterate_nothing(*_: Any, **__: Any) -> AsyncIterator[list[Any]]:
+    yield []
 
 
 async def query(caller: Principal, request: QueryRequest, tell: OnProgress) -> QueryResponse:
@@ -649,30 +486,6 @@ async def query(caller: Principal, request: QueryRequest, tell: OnProgress) -> Q
 
 async def feedback(caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
     return FeedbackReceipt(feedback_id=JOB_ID, judgements=len(request.list_grades()))
-
-
-class NoKeys:
-    async def create(
-        self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None
-    ) -> IssuedApiKey:
-        raise Forbidden("not here")
-
-    async def list_keys(
-        self, caller: Principal, *, after: str | None, limit: int
-    ) -> tuple[list[ApiKey], str | None]:
-        return [], None
-
-    async def rotate(
-        self,
-        caller: Principal,
-        key_id: str,
-        request: RotationRequest,
-        request_id: str | None = None,
-    ) -> IssuedApiKey:
-        raise NotFound(f"no key {key_id}")
-
-    async def revoke(self, caller: Principal, key_id: str, request_id: str | None = None) -> ApiKey:
-        raise NotFound(f"no key {key_id}")
 
 
 @dataclass
@@ -692,39 +505,6 @@ class RecordingAuditLog:
 
     async def record_visit(self, caller: Principal, request_id: str | None) -> None:
         await self.record(caller, "tenant.entered", caller.tenant, request_id)
-
-
-class NoAuditEvents:
-    async def list_events(
-        self, tenant: str | None, **_: Any
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        return [], None
-
-
-class QuietMonitoring:
-    async def list_topics(self) -> list[dict[str, Any]]:
-        return [{"topic": "raw", "partitions": 1, "records": 0}]
-
-    async def describe_topic(self, topic: str) -> dict[str, Any]:
-        raise NotFound(f"no topic {topic}", remedy="None.")
-
-    async def describe_stages(self, caller: Principal) -> dict[str, Any]:
-        blocked: dict[str, Any] = {"horizon": None, "locks": []}
-        return {"window_seconds": 60.0, "items": [], "circuits": {}} | blocked
-
-    async def describe_system(self, caller: Principal) -> dict[str, Any]:
-        return {
-            "version": "0",
-            "python": "3",
-            "platform": "Linux",
-            "started_at": datetime(2026, 1, 1, tzinfo=UTC),
-            "uptime_seconds": 1.0,
-            "backends": {"database": "postgres"},
-            "postgres": {"version": "18", "pgvector": "0.8.1"},
-            "disk": {"total_bytes": 2, "free_bytes": 1, "reserve_bytes": 1},
-            "open_streams": {"events": 0, "answers": 0},
-            "tenants": None,
-        }
 
 
 async def find_nothing() -> list[Finding]:
@@ -754,6 +534,30 @@ def make_services(**replaced: Any) -> Services:
             "dependencies": {"database": True},
         }
 
+    no_key, same_index = (
+        NotFound("no key"),
+        InvalidRequest("same index", code="NOTHING_CHANGES", remedy="Change something."),
+    )
+    lineage: Any = Stub(get_document_lineage=missing, get_run_lineage=missing)
+    lineage.tracer = Stub(read_text=missing)
+    listings: Any = Stub(list_runs=NO_PAGE, list_facts=NO_PAGE, list_dead_letters=NO_PAGE)
+    listings.iterate_telemetry = _iterate_nothing
+    questions: Any = Stub(
+        save=_save_question, delete=missing, list_changes=missing, redeliver=missing
+    )
+    questions.tables = Stub(list_page=NO_PAGE, get=missing)
+    no_locks: dict[str, Any] = {"horizon": None, "locks": []}
+    chat_model = {"url": None, "model": None, "is_chosen": False, "can_choose": True, "servers": []}
+    estimate: dict[str, Any] = {"starts": {0: 0}, "ends": {0: 0}, "missing": []}
+    entities = Stub(
+        list_entities=NO_PAGE,
+        get_entity=None,
+        find_by_name=[],
+        amend_entity=missing,
+        merge_entity=missing,
+        split_entity=missing,
+        get_subgraph={"nodes": [], "edges": []},
+    )
     parts: Mapping[str, Any] = {
         "authenticate": authenticate_as_operator,
         "max_failures_per_minute": 20,
@@ -765,26 +569,79 @@ def make_services(**replaced: Any) -> Services:
         "agent_feedback": False,
         "ingest": FakeIntake(),
         "documents": FakeDocuments(),
-        "entities": NoEntities(),
-        "entity_changes": NoEntities(),
+        "entities": entities,
+        "entity_changes": entities,
         "graph": None,
         "collections": MemoryCollections(),
-        "listings": NoRecords(),
-        "sources": NoSources(),
-        "monitoring": QuietMonitoring(),
+        "listings": listings,
+        "sources": Stub(
+            list_sources=[],
+            get_source=missing,
+            add_source=_add_source,
+            remove_source=missing,
+            reset_source=missing,
+        ),
+        "monitoring": Stub(
+            list_topics=[{"topic": "raw", "partitions": 1, "records": 0}],
+            describe_topic=missing,
+            explain_waiting=None,
+            describe_stages={"window_seconds": 60.0, "items": [], "circuits": {}} | no_locks,
+            describe_system=SYSTEM_BODY,
+        ),
         "diagnose": find_nothing,
-        "erasures": NoErasures(),
-        "replays": NoReplays(),
+        "erasures": Stub(request_erasure=JOB_ID, get_receipt=None, list_receipts=[]),
+        "replays": Stub(
+            list_causes=[],
+            redrive={"events": 0, "stages": {}, "skipped": 0, "replays": []},
+            discard_dead_letters={"events": 0},
+            start_replay={"replay_id": None, "stage": "chunk", "topic": "t", "events_read": 0}
+            | estimate,
+            list_replays=[],
+            get_replay=_format_replay,
+            set_replay_state=_format_replay,
+        ),
         "generations": FakeGenerations(),
-        "exams": FakeExams(),
-        "judgements": NoJudgements(),
-        "facts": NoFacts(),
-        "builds": FakeGenerationBuilds(),
+        "exams": Stub(
+            examine=lambda caller, request: summarize_exam(make_exam(caller.tenant), {}),
+            calibrate=_calibrate,
+            list_exams=lambda caller, limit: [summarize_exam(make_exam(caller.tenant), {})],
+            get_exam=missing,
+        ),
+        "judgements": Stub(
+            export_judgements=build_judgement_export([], []), list_candidates=[], draft_questions=[]
+        ),
+        "facts": Stub(
+            propose=FactReceipt(fact_id=JOB_ID),
+            approve=lambda caller, fact_id: FactReceipt(fact_id=fact_id),
+            reject=lambda caller, fact_id, reason: FactReceipt(fact_id=fact_id),
+            get=missing,
+        ),
+        "questions": questions,
+        "experiments": Stub(
+            list_reports=[],
+            start=InvalidRequest("One is running.", code="EXPERIMENT_RUNNING", remedy="Stop it."),
+            get_report=missing,
+            stop=missing,
+        ),
+        "builds": Stub(
+            plan_build=same_index,
+            start_reindex=same_index,
+            start_rebuild="g2",
+            get_build=_get_build,
+            get_build_or_pending=_get_build,
+            change_pace=_get_build,
+        ),
         "blobs": StubBlobs({"k": FILE_BYTES}),
         "profiles": ProfileCatalog({}),
         "reload_profiles": reload_profiles,
         "search": search,
         "query": query,
+        "embed": Stub(embed=missing).embed,
+        "chat_model": Stub(
+            describe=chat_model,
+            choose=NotFound("no model", code="NO_LOCAL_MODEL", remedy="None."),
+            clear=chat_model,
+        ),
         "record_feedback": feedback,
         "check_readiness": ready,
         "get_health": health,
@@ -793,11 +650,19 @@ def make_services(**replaced: Any) -> Services:
         "get_config_schema": lambda: {"settings": {}, "profile": {}, "profiles": {}},
         "link_signer": LinkSigner(b"secret"),
         "runs": None,
-        "run_history": NoHistory(),
-        "lineage": NoHistory(),
+        "run_history": Stub(
+            get_run=missing,
+            rerun=missing,
+            diff_run=missing,
+            bisect=missing,
+            answer_without_documents=missing,
+        ),
+        "lineage": lineage,
         "event_feed": MemoryFeed(),
-        "api_keys": NoKeys(),
+        "api_keys": Stub(
+            create=Forbidden("not here"), list_keys=NO_PAGE, rotate=no_key, revoke=no_key
+        ),
         "audit": RecordingAuditLog(),
-        "audit_events": NoAuditEvents(),
+        "audit_events": Stub(list_events=NO_PAGE),
     }
     return Services(**{**parts, **replaced})

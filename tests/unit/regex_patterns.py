@@ -35,7 +35,8 @@ MATCH_METHODS = ("match", "fullmatch", "search", "finditer", "findall", "sub", "
 def import_modules() -> Iterator[Any]:
     for package in PACKAGES:
         root = importlib.import_module(package)
-        yield root
+        if root.__file__:  # else a folder of packages
+            yield root
         for found in pkgutil.walk_packages(root.__path__, f"{package}."):
             if not found.name.endswith("__main__"):
                 yield importlib.import_module(found.name)

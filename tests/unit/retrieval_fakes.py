@@ -249,27 +249,9 @@ class MemoryBlobs:
             self.data.pop(key, None)
 
 
-class LowercaseNameFolder:
-    def normalize(self, name: str) -> str:
-        return " ".join(re.findall(r"\w+", name.lower()))
-
-
 class GuessedLanguageDetector:
     def detect(self, text: str) -> str | None:
         return guess_language(text)
-
-
-class PunctuationSentenceSplitter:
-    """Sentences end after a full stop, question or exclamation mark and a space."""
-
-    def split(self, text: str) -> list[tuple[int, int]]:
-        ends = [match.end() for match in re.finditer(r"[.?!]\s+", text)]
-        starts = [0, *ends]
-        return [
-            (start, end)
-            for start, end in zip(starts, [*ends, len(text)], strict=True)
-            if end > start
-        ]
 
 
 class SteppingClock:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
 
 from retrieval.profiles import ProfileCatalog
-from retrieval.ranking.query_context import QueryEmbeddingCache
+from retrieval.ranking.query_context import QueryEmbeddingCache, RetrievalResources
+from retrieval.ranking.reranking import TokenStateReader
 from retrieval.retriever import Retriever
 from retrieval.runs.answer_cache import AnswerCache
 from schemas.budgets import NO_PRICES, PriceTable
@@ -14,11 +17,11 @@ from schemas.events import EventData
 from schemas.ports.engines import ChatModel
 from schemas.ports.graph import GraphServer
 from schemas.profiles import Profile
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,
-    LowercaseNameFolder,
     MemoryBlobs,
-    PunctuationSentenceSplitter,
     ScriptedChat,
     SteppingClock,
     WordEmbedder,
@@ -29,6 +32,8 @@ from tests.unit.retrieval_fakes import (
 )
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
 
+RUN_ID = UUID(int=7)
+COST_QUESTION = "How much does the replacement of the bearing cost?"
 PUMP = (
     "The bearing of the coolant pump is replaced every two years. The replacement costs 18,740 "
     "euros. Two technicians need one day for it."
@@ -117,16 +122,22 @@ class RetrievalHarness:
     def make_retriever(
         self, *, answers: AnswerCache | None = None, questions: QueryEmbeddingCache | None = None
     ) -> Retriever:
-        return Retriever(
+        resources = RetrievalResources(
             self.index,
             self.embedder,
             self.reranker,
             self.chat,
-            self.blobs,
+            TokenStateReader(self.blobs, unpack_states),
+            SteppingClock(),
+            questions,
+            self.planner,
+            self.router,
+            self.judge,
+            graph=self.graph,
+        )
+        return Retriever(
+            resources,
             GuessedLanguageDetector(),
-            PunctuationSentenceSplitter(),
-            LowercaseNameFolder(),
-            unpack_states,
             ProfileCatalog(
                 {
                     "workflow": {
@@ -135,16 +146,18 @@ class RetrievalHarness:
                     }
                 }
             ),
-            SteppingClock(),
             self.published_events.append,
             answer_cache=answers,
-            embedding_cache=questions,
-            planner=self.planner,
-            router=self.router,
-            judge=self.judge,
-            graph=self.graph,
             prices=self.prices,
         )
+
+    async def query(self, question: str = COST_QUESTION, **fields: Any) -> QueryResponse:
+        request = QueryRequest(query=question, **fields)
+        return await self.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+
+    async def search(self, question: str = COST_QUESTION, **fields: Any) -> SearchResponse:
+        request = SearchRequest(query=question, **fields)
+        return await self.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
 
 
 def make_harness() -> RetrievalHarness:

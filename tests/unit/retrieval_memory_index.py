@@ -21,15 +21,14 @@ import snowballstemmer
 from numpy.typing import NDArray
 
 import schemas.ids
-from retrieval.question.document_links import fold_document_name
+from retrieval.question.stated_filters import fold_document_name
 from retrieval.question.words import FUNCTION_WORDS, split_words, stem_word
-from retrieval.ranking.context_packing import ContextPassage
 from retrieval.ranking.fusion import FusedCandidate
-from retrieval.ranking.parent_expansion import RankedParent
-from schemas.channels import DEFAULT_EF_SEARCH, DEFAULT_MAX_MENTIONS
+from retrieval.ranking.passages import ContextPassage, RankedParent
+from schemas.channels import DEFAULT_EF_SEARCH
+from schemas.citations import GraphEvidence
 from schemas.facts import Fact
 from schemas.generations import Generation, IndexConfig
-from schemas.graph_facts import GraphEvidence
 from schemas.ids import content_id, make_entity_id
 from schemas.ports.search import (
     ChildStates,
@@ -38,6 +37,7 @@ from schemas.ports.search import (
     EntityGraph,
     EntitySeed,
     GraphEdge,
+    GraphWalk,
     Hit,
     LexicalHits,
     NamedDocument,
@@ -49,7 +49,7 @@ from schemas.principals import ReaderScope
 from schemas.questions import Filters
 from schemas.values import BlockKind
 from sql.index.generations import unknown_generation_error
-from sql.index.text_search_config import resolve_text_search_config
+from sql.index.lexical import resolve_text_search_config
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,6 @@ class MemoryIndex:
     state: str = "1"
     channel_errors: dict[str, Exception] = field(default_factory=dict)
     call_counts: Counter[str] = field(default_factory=Counter)
-    claim_chunks: list[Sequence[UUID]] = field(default_factory=list)
     chunk_reads: Counter[UUID] = field(default_factory=Counter)
     exactness: str = "exact"
     views: dict[UUID, ChunkView] = field(default_factory=dict)
@@ -193,6 +192,9 @@ class MemoryIndex:
             )
         self.markdown[document_id] = document.separator.join(pieces)
         return document_id
+
+    async def find_erased(self, documents: Sequence[UUID]) -> list[UUID]:
+        return [document for document in documents if document not in self._documents]
 
     def remove(self, document_id: UUID) -> None:
         chunk_ids = {
@@ -255,7 +257,7 @@ class MemoryIndex:
     async def open_snapshot(
         self, generation: str | None = None, readers: ReaderScope = None
     ) -> AsyncIterator[MemoryIndex]:
-        self.call_counts["snapshot"] += 1
+        self._record_call("snapshot")
         found = self if generation in (None, self.generation.name) else self.others.get(generation)
         if found is None:
             raise unknown_generation_error(generation or "")
@@ -421,29 +423,25 @@ class MemoryIndex:
         self,
         tenant: str,
         seeds: Sequence[EntitySeed],
+        walk: GraphWalk,
         *,
-        hops: int,
-        fan_out: int,
-        decay: float,
         filters: Filters,
         k: int,
-        min_hops: int = 0,
-        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> Sequence[Hit]:
         self._record_call("graph")
         entities: dict[str, float] = defaultdict(float)
         reached = [(seed.key, seed.weight) for seed in seeds]
-        for hop in range(hops + 1):
-            for name, score in reached if hop >= min_hops else ():
+        for hop in range(walk.hops + 1):
+            for name, score in reached if hop >= walk.min_hops else ():
                 entities[name] += score
             reached = [
-                (neighbor, score * weight * decay)
+                (neighbor, score * weight * walk.decay)
                 for name, score in reached
-                for neighbor, weight in self._list_neighbors(tenant, name, fan_out)
+                for neighbor, weight in self._list_neighbors(tenant, name, walk.fan_out)
             ]
         scores: dict[UUID, float] = defaultdict(float)
         for name, score in entities.items():
-            for chunk_id in self._find_mentions(tenant, name)[:max_mentions]:
+            for chunk_id in self._find_mentions(tenant, name):
                 scores[chunk_id] += score
         return self._top_hits(tenant, scores, filters, k)
 
@@ -451,34 +449,34 @@ class MemoryIndex:
         self,
         tenant: str,
         seeds: Sequence[EntitySeed],
+        walk: GraphWalk,
         *,
-        hops: int,
-        fan_out: int,
         filters: Filters,
-        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> EntityGraph:
         self._record_call("entity_graph")
 
         def list_mentions(name: str) -> list[UUID]:
             return [
                 chunk_id
-                for chunk_id in self._find_mentions(tenant, name)[:max_mentions]
+                for chunk_id in self._find_mentions(tenant, name)
                 if self._documents[self.views[chunk_id].document_id].matches(filters)
             ]
 
         def list_shared(name: str) -> list[str]:
             counts = Counter(
                 other
-                for chunk_id in sorted(list_mentions(name))[:fan_out]
+                for chunk_id in sorted(list_mentions(name))[: walk.fan_out]
                 for other in sorted(self._mentions)
                 if other != name and chunk_id in self._mentions[other]
             )
-            return [other for other, _ in counts.most_common(fan_out)]
+            return [other for other, _ in counts.most_common(walk.fan_out)]
 
         names = [seed.key for seed in seeds]
-        for _ in range(hops):
+        for _ in range(walk.hops):
             related = [
-                other for name in names for other, _ in self._list_neighbors(tenant, name, fan_out)
+                other
+                for name in names
+                for other, _ in self._list_neighbors(tenant, name, walk.fan_out)
             ]
             shared = [other for name in names for other in list_shared(name)]
             names = list(dict.fromkeys([*names, *related, *shared]))
@@ -486,7 +484,7 @@ class MemoryIndex:
         pairs = {
             (min(name, other), max(name, other)): weight
             for name in names
-            for other, weight in self._list_neighbors(tenant, name, fan_out)
+            for other, weight in self._list_neighbors(tenant, name, walk.fan_out)
             if other in ids and other != name
         }
         relations = [
@@ -508,13 +506,12 @@ class MemoryIndex:
         chunks: Mapping[UUID, float],
         filters: Filters,
         k: int,
-        max_mentions: int = DEFAULT_MAX_MENTIONS,
     ) -> Sequence[Hit]:
         self._record_call("graph_nodes")
         scores: dict[UUID, float] = defaultdict(float, chunks)
         for name in self._mentions:
             if (score := entities.get(make_entity_id(tenant, "name", name))) is not None:
-                for chunk_id in self._find_mentions(tenant, name)[:max_mentions]:
+                for chunk_id in self._find_mentions(tenant, name):
                     scores[chunk_id] += score
         return self._top_hits(tenant, scores, filters, k)
 
@@ -530,7 +527,6 @@ class MemoryIndex:
         limit: int,
     ) -> Sequence[GraphEvidence]:
         self._record_call("graph_evidence")
-        self.claim_chunks.append(found)
         numbers = {seed.key: n for n, seed in enumerate(seeds)}
         neighbors: dict[str, set[str]] = defaultdict(set)
         for key in numbers:
@@ -647,11 +643,7 @@ class MemoryIndex:
         }
 
     def _build_facts(
-        self,
-        tenant: str,
-        chunk_id: UUID,
-        seeds: Sequence[EntitySeed],
-        distances: Mapping[str, int],
+        self, tenant: str, chunk_id: UUID, seeds: Sequence[EntitySeed], distances: Mapping[str, int]
     ) -> RankingFacts:
         view = self.views[chunk_id]
         document = self._documents[view.document_id]

@@ -11,9 +11,8 @@ from processors import runs
 from retrieval.runs.run_record import hash_text
 from schemas.events import Event, QueryAnswered, QueryReceived
 from schemas.ports.lineage import RecordedText
-from tests.unit.retrieval_harness import RetrievalHarness
-
-COST_QUESTION = "How much does the replacement of the bearing cost?"
+from schemas.principals import Principal
+from tests.unit.retrieval_harness import RUN_ID, RetrievalHarness
 
 
 def make_run_row(built: RetrievalHarness) -> dict[str, Any]:
@@ -38,9 +37,6 @@ def make_run_row(built: RetrievalHarness) -> dict[str, Any]:
     return dict(json.loads(json.dumps(row, default=str)))
 
 
-RUN_ID = UUID(int=7)
-
-
 class FakeRecordedTexts:
     """Recorded texts of an index that may have lost some."""
 
@@ -56,9 +52,11 @@ class FakeRecordedTexts:
             if not any(word in view.text for word in without)
         }
 
-    async def fetch_texts(self, tenant: str, wanted: Sequence[RecordedText]) -> dict[UUID, str]:
+    async def fetch_texts(
+        self, caller: Principal, texts: Sequence[RecordedText]
+    ) -> dict[UUID, str]:
         return {
             one.id: text
-            for one in wanted
+            for one in texts
             if (text := self._texts.get(one.id)) is not None and hash_text(text) == one.text_sha256
         }

@@ -31,9 +31,8 @@ from services.query import retriever_pool
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.eventually import eventually
 from tests.unit.retrieval_fakes import ScriptedChat
-from tests.unit.retrieval_harness import STAFF, RetrievalHarness, make_harness
+from tests.unit.retrieval_harness import COST_QUESTION, STAFF, RetrievalHarness, make_harness
 
-COST_QUESTION = "How much does the replacement of the bearing cost?"
 CACHE_TTL = timedelta(seconds=60)
 
 
@@ -96,11 +95,7 @@ class CachedRetriever:
         self.harness, self.clock = built, ManualClock()
         self.uses: Counter[str] = Counter()
         self.answers = AnswerCache(
-            built.index,
-            self.clock,
-            max_entries=most,
-            ttl=CACHE_TTL,
-            on_use=self._note,
+            built.index, self.clock, max_entries=most, ttl=CACHE_TTL, on_use=self._note
         )
         self.retriever: Retriever = built.make_retriever(
             answers=self.answers,
@@ -197,9 +192,7 @@ async def test_concurrent_identical_queries_are_coalesced() -> None:
 
 async def test_coalesced_query_retries_after_leader_fails() -> None:
     retriever = CachedRetriever(make_harness())
-    retriever.harness.index.channel_errors = dict.fromkeys(
-        ("lexical", "semantic", "link"), EngineUnavailable("away")
-    )
+    retriever.harness.index.channel_errors = {"snapshot": EngineUnavailable("away")}
     found = await asyncio.gather(*(retriever.ask() for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in found] == [
         EngineUnavailable

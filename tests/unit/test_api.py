@@ -11,11 +11,12 @@ from uuid import UUID
 import httpx2
 import pytest
 
+from api import middleware
 from api.app import create_app
 from api.middleware import MAX_JSON_BYTES
 from api.routes.files import parse_range
 from api.services import Services
-from api.signed_links import LinkSigner, LinkTarget
+from api.sessions import LinkSigner, LinkTarget
 from schemas.errors import (
     AnabranchError,
     DatabaseUnavailable,
@@ -25,11 +26,11 @@ from schemas.errors import (
     NoSpace,
     TransientError,
 )
+from schemas.findings import DependencyStatus
 from schemas.ingest import DOCUMENT_STATES
 from schemas.principals import Principal
 from schemas.profiles import ReloadedConfig
 from schemas.questions import OnProgress, QueryRequest, QueryResponse
-from schemas.readiness import DependencyStatus
 from tests.unit.api_fakes import (
     DOCUMENT_ID,
     FILE_BYTES,
@@ -118,14 +119,7 @@ async def test_multipart_upload_stores_file_and_form_fields(
         request.force,
         request.filename,
         event.event_id,
-    ) == (
-        "e",
-        ["a", "b"],
-        {"x": 1},
-        True,
-        "né.md",
-        "once",
-    )
+    ) == ("e", ["a", "b"], {"x": 1}, True, "né.md", "once")
 
 
 async def test_json_ingest_is_accepted(client: httpx2.AsyncClient, intake: FakeIntake) -> None:
@@ -727,3 +721,36 @@ async def test_refused_reload_names_file_and_key_and_is_audited() -> None:
         ("config.reloaded", "INVALID_PROFILE"),
         ("config.reloaded", "done"),
     ]
+
+
+async def test_large_responses_are_compressed_but_no_credential_stream_or_file(
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A response of any size counts as large, and an observer can compare every length.
+    monkeypatch.setattr(middleware, "MIN_COMPRESSED_BYTES", 1)
+    for accepted, encoding in (
+        ("gzip, deflate, br", "br"),
+        ("gzip;q=1, br;q=0", "gzip"),
+        ("gzip", "gzip"),
+        ("*;q=0.5, gzip;q=0", "br"),
+    ):
+        document = await client.get("/openapi.json", headers={"Accept-Encoding": accepted})
+        assert document.headers["content-encoding"] == encoding
+        assert "Accept-Encoding" in document.headers["vary"]
+        assert int(document.headers["content-length"]) < len(document.content) / 5
+    refused = await client.get("/openapi.json", headers={"Accept-Encoding": "gzip;q=0, br;q=0"})
+    assert "content-encoding" not in refused.headers
+    plain = await client.get("/openapi.json", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers and plain.content == document.content
+    at = f"/v1/documents/{DOCUMENT_ID}/file"
+    link = (await client.get(at, params={"signed": True})).json()["url"]
+    for response in (
+        await client.post("/v1/keys", json={"name": "n" * 64}),
+        await client.get(at, params={"signed": True}),
+        await client.get(at),
+        await client.get(link),
+        await client.post("/v1/query", json={"query": "x", "stream": True}),
+    ):
+        assert "content-encoding" not in response.headers
+    # Refusals of other operations are.
+    assert (await client.get("/v1/nowhere")).headers["content-encoding"] == "br"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 from itertools import combinations
+from uuid import UUID
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval.ranking.channels.graph import DAMPING, compute_pagerank, rank_chunks
 from schemas.generations import LexicalConfig
-from sql.index.bm25 import (
+from schemas.ports.search import EntityGraph, GraphEdge
+from sql.index.lexical import (
     ROUNDING_ERROR,
     CandidateSet,
     Term,
@@ -18,7 +22,67 @@ from sql.index.bm25 import (
     estimate_rows,
     find_unseen_conjunctions,
 )
+from sql.index.snapshot import LexemePositions
 from tests.support.repetitions import draw_examples
+
+ADA, BOB, CYD, *CHUNKS = (UUID(int=number) for number in range(1, 7))
+DOCUMENT = UUID(int=99)
+WEIGHTED_EDGES = [(0, 1, 0.8), (0, 2, 1.0), (1, 2, 3.0), (1, 3, 1.0)]
+RESTART = np.array([0.75, 0.0, 0.0, 0.0, 0.25])
+
+
+def make_mention(entity_id: UUID, chunk_id: UUID, count: float = 1.0) -> GraphEdge:
+    return GraphEdge(entity_id, chunk_id, DOCUMENT, count)
+
+
+def test_masses_solve_the_linear_system() -> None:
+    starts, ends, weights = (np.array(column) for column in zip(*WEIGHTED_EDGES, strict=True))
+    masses = compute_pagerank(starts, ends, weights, 2 * RESTART)
+    transitions = np.zeros((5, 5))
+    for start, end, weight in WEIGHTED_EDGES:
+        transitions[start, end] = transitions[end, start] = weight
+    # The last node has no edges: the walk restarts there.
+    transitions[4] = RESTART
+    transitions /= transitions.sum(axis=1, keepdims=True)
+    expected = np.linalg.solve(np.eye(5) - DAMPING * transitions.T, (1 - DAMPING) * RESTART)
+    assert masses == pytest.approx(expected, abs=1e-9) and masses.sum() == pytest.approx(1)
+
+
+def test_chunk_of_both_seeds_ranks_first_and_distant_one_last() -> None:
+    both, only, distant = CHUNKS
+    edges = [
+        GraphEdge(BOB, CYD, None, 0.5),
+        *(make_mention(*pair) for pair in ((ADA, both), (BOB, both), (ADA, only), (CYD, distant))),
+    ]
+    hits = rank_chunks(EntityGraph({ADA: 1.0, BOB: 0.5}, edges), 10)
+    assert [hit.chunk_id for hit in hits] == [both, only, distant]
+    assert {hit.document_id for hit in hits} == {DOCUMENT}
+    assert rank_chunks(EntityGraph({ADA: 1.0, BOB: 0.5}, edges), 10) == hits
+    assert rank_chunks(EntityGraph({ADA: 1.0, BOB: 0.5}, edges), 2) == hits[:2]
+
+
+def test_more_mentions_carry_more_mass_and_ties_are_ordered_by_id() -> None:
+    edges = [
+        make_mention(ADA, CHUNKS[2]),
+        make_mention(ADA, CHUNKS[1]),
+        make_mention(ADA, CHUNKS[0], 2.0),
+    ]
+    hits = rank_chunks(EntityGraph({ADA: 1.0}, edges), 10)
+    assert [hit.chunk_id for hit in hits] == CHUNKS
+    assert hits[0].score == pytest.approx(2 * hits[1].score)
+
+
+def test_chunk_that_no_seed_leads_to_is_not_found() -> None:
+    edges = [make_mention(ADA, CHUNKS[0]), make_mention(BOB, CHUNKS[1])]
+    [hit] = rank_chunks(EntityGraph({ADA: 1.0}, edges), 10)
+    assert hit.chunk_id == CHUNKS[0]
+
+
+@pytest.mark.parametrize("edges", [[], [GraphEdge(ADA, BOB, None, 1.0)]])
+def test_graph_without_chunks_has_no_hits(edges: list[GraphEdge]) -> None:
+    assert rank_chunks(EntityGraph({ADA: 1.0}, edges), 10) == []
+    assert rank_chunks(EntityGraph({}, edges), 10) == []
+
 
 ChunkTerms = list[frozenset[str]]
 
@@ -116,3 +180,35 @@ def test_unseen_chunk_cannot_reach_winning_score(
 def test_bound_is_abandoned_for_very_many_frequent_terms() -> None:
     terms = [Term("english", f"w{n}", 500 + n, 1000) for n in range(60)]
     assert find_unseen_conjunctions(terms, CandidateSet(), 20.0, LexicalConfig()) is None
+
+
+# Lexemes and positions parsed from a printed tsvector.
+
+TSVECTOR = r"'''quot':3 'a\\b':2,9A 'heron':1,4 'x y':7"
+
+
+def test_lexeme_positions_are_parsed() -> None:
+    words = LexemePositions(TSVECTOR)
+    assert (
+        words["heron"] == [1, 4]
+        and words["a\\b"] == [2, 9]
+        and words["'quot"] == [3]
+        and words["x y"] == [7]
+    )
+
+
+def test_partial_lexeme_is_not_found() -> None:
+    words = LexemePositions(TSVECTOR)
+    assert "her" not in words and "quot" not in words and "y" not in words
+    with pytest.raises(KeyError):
+        words["eron"]
+
+
+def test_all_lexemes_are_iterated_once() -> None:
+    assert dict(LexemePositions(TSVECTOR)) == {
+        "'quot": [3],
+        "a\\b": [2, 9],
+        "heron": [1, 4],
+        "x y": [7],
+    }
+    assert len(LexemePositions("")) == 0

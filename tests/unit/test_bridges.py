@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-from uuid import UUID
-
 import pytest
 
 from retrieval.ranking.bridges import find_mentions
 from schemas.questions import QueryRequest, SearchRequest
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_harness import RetrievalHarness
+from tests.unit.retrieval_harness import RUN_ID, RetrievalHarness
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument
 
-RUN_ID = UUID(int=7)
 FILM = (
     "Silent Harbor is a film directed by Mira Koslov. It was shot within six weeks on the northern "
     "coast, where storms delayed the crew twice and one boat was lost. Its music is by Ada Brandt."
@@ -60,15 +57,7 @@ async def test_bridges_belong_to_the_graph_channel() -> None:
 
 
 async def test_addressed_document_is_not_left_by_bridges() -> None:
-    response = (
-        await make_harness()
-        .make_retriever()
-        .search(
-            LOCAL_CALLER,
-            SearchRequest(query="Silent Harbor: who directed the film?", explain=True),
-            RUN_ID,
-        )
-    )
+    response = await make_harness().search("Silent Harbor: who directed the film?", explain=True)
     assert response.results[0].external_id == "Silent Harbor"
     assert all("bridged" not in (result.explanation or {}) for result in response.results)
 
@@ -84,16 +73,8 @@ async def test_answer_names_preferred_document_and_request_can_ignore_it() -> No
 
 
 async def test_named_and_bridged_scores_are_explained() -> None:
-    response = (
-        await make_harness()
-        .make_retriever()
-        .search(
-            LOCAL_CALLER,
-            SearchRequest(
-                query="Where did the film director of Silent Harbor grow up?", explain=True
-            ),
-            RUN_ID,
-        )
+    response = await make_harness().search(
+        "Where did the film director of Silent Harbor grow up?", explain=True
     )
     first, second = (result.explanation or {} for result in response.results[:2])
     assert first["named"] == 1.0
@@ -111,9 +92,7 @@ HOP_QUESTION = "Where did the film director of Silent Harbor grow up?"
 
 async def test_answer_tells_the_path_with_a_verbatim_quote() -> None:
     built = make_harness()
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=HOP_QUESTION), RUN_ID
-    )
+    response = await built.query(HOP_QUESTION)
     [hop] = response.path
     assert hop.target.external_id == "Mira Koslov"
     assert hop.target.document_id in {context.document_id for context in response.contexts}
@@ -125,9 +104,5 @@ async def test_answer_tells_the_path_with_a_verbatim_quote() -> None:
 
 
 async def test_document_that_the_question_names_needs_no_path() -> None:
-    response = (
-        await make_harness()
-        .make_retriever()
-        .query(LOCAL_CALLER, QueryRequest(query="Where did Mira Koslov grow up?"), RUN_ID)
-    )
+    response = await make_harness().query("Where did Mira Koslov grow up?")
     assert response.citations and response.path == []

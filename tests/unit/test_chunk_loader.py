@@ -9,18 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.ranking.chunk_loading import open_chunk_loader
-from schemas.channels import CHANNELS
+from retrieval.ranking.passages import open_chunk_loader
 from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import ChunkView, Hit, LexicalHits
-from schemas.questions import SearchRequest
-from tests.support.api_client import LOCAL_CALLER
+from tests.support.channels import DEFAULT_CHANNELS
 from tests.support.eventually import eventually
 from tests.unit.retrieval_harness import make_harness
 from tests.unit.retrieval_memory_index import MemoryIndex
-
-RUN_ID = UUID(int=7)
-COST_QUESTION = "How much does the replacement of the bearing cost?"
 
 
 async def test_chunks_load_while_other_channels_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,10 +28,8 @@ async def test_chunks_load_while_other_channels_search(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(built.index, "search_lexical", slow)
     async with asyncio.timeout(60):
-        response = await built.make_retriever().search(
-            LOCAL_CALLER, SearchRequest(query=COST_QUESTION, mode="hybrid"), RUN_ID
-        )
-    assert response.trace.channels_used == list(CHANNELS)
+        response = await built.search(mode="hybrid")
+    assert response.trace.channels_used == DEFAULT_CHANNELS
 
 
 async def test_database_outage_during_chunk_load_fails_query(
@@ -54,9 +47,7 @@ async def test_database_outage_during_chunk_load_fails_query(
     before = asyncio.all_tasks()
     async with asyncio.timeout(60):
         with pytest.raises(DatabaseUnavailable):
-            await built.make_retriever().search(
-                LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
-            )
+            await built.search()
     assert asyncio.all_tasks() == before
 
 

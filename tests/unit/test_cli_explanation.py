@@ -6,8 +6,13 @@ import pytest
 
 from anabranch.cli import main
 from anabranch.cli.errors import translate_phrases
-from retrieval.question.document_links import DocumentLink, NameSpan, format_assumption
-from retrieval.question.stated_filters import StatedFilters, format_filter_assumption
+from retrieval.question.stated_filters import (
+    DocumentLink,
+    NameSpan,
+    StatedFilters,
+    format_assumption,
+    format_filter_assumption,
+)
 from retrieval.ranking.entity_aliases import AliasLink, format_alias_assumption
 from schemas.ports.search import EntityAlias
 from schemas.questions import Filters

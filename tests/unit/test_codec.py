@@ -20,11 +20,10 @@ from schemas.events import (
     list_event_classes,
 )
 from schemas.ids import make_received_id
-from schemas.records import Position, Record, StoredRecord
-from schemas.topics import OUTCOMES
+from schemas.topics import OUTCOMES, Position, Record, StoredRecord
 from streams.codec import Codec
+from streams.dead_letters import guess_producer_attributes, guess_text, resolve_tenant
 from streams.publisher import build_raw_record
-from streams.unreadable import guess_producer_attributes, guess_text, resolve_tenant
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PAYLOAD = {"external_id": "contract-17", "content": {"text": "hello"}}

@@ -7,29 +7,24 @@ from types import MappingProxyType
 
 import pytest
 
-from engines.sentence_splitter import RuleSentenceSplitter
 from retrieval.answering.conflicts import compare_documents
 from retrieval.answering.evidence import Evidence
 from retrieval.question.quantities import find_quantities
 from retrieval.question.query_plan import plan_query
-from retrieval.ranking.context_packing import ContextPassage
 from retrieval.ranking.fusion import FusedCandidate
-from retrieval.ranking.parent_expansion import RankedParent, fold_duplicates
+from retrieval.ranking.passages import ContextPassage, RankedParent, fold_duplicates
 from retrieval.ranking.quote_candidates import extract_quote_candidates
 from retrieval.runs.rerun import rerun_run
-from schemas.answer_profiles import AnswerProfile
 from schemas.profiles import Profile, RedactionProfile
 from schemas.questions import QueryRequest, QueryResponse
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,
-    LowercaseNameFolder,
-    PunctuationSentenceSplitter,
     ScriptedChat,
 )
-from tests.unit.retrieval_harness import RetrievalHarness, make_harness
+from tests.unit.retrieval_harness import RUN_ID, RetrievalHarness, make_harness
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
-from tests.unit.run_rows import RUN_ID, FakeRecordedTexts, make_run_row
+from tests.unit.run_rows import FakeRecordedTexts, make_run_row
 
 
 def make_spans(text: str, raw_values: Mapping[str, str]) -> list[Mapping[str, object]]:
@@ -47,6 +42,7 @@ def find_values(
     titles: tuple[str | None, ...] = (None, None),
     language: str = "en",
     raw_values: Mapping[str, str] = MappingProxyType({}),
+    scores: tuple[float, ...] = (0.0, 0.0),
 ) -> list[str]:
     """Return the values on which documents with the given texts disagree.
 
@@ -62,10 +58,10 @@ def find_values(
             chunk.parent_id, chunk.document_id, 1.0, FusedCandidate(chunk, 1.0, {}, {}), 1
         )
         contexts.append(ContextPassage(n, parent, index.parent_views[chunk.parent_id], (chunk,)))
-    candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
-    plan = plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
-    evidence = Evidence(candidates, (0.0,) * len(candidates))
-    places = compare_documents(evidence, plan, AnswerProfile()).places
+    candidates = tuple(extract_quote_candidates(contexts))
+    plan = plan_query(question, language, GuessedLanguageDetector())
+    evidence = Evidence(candidates, scores)
+    places = compare_documents(evidence, plan).places
     return [candidates[row].readable_text[slice(*place)] for row, place in places.items()]
 
 
@@ -349,24 +345,20 @@ async def test_equal_sentences_are_quoted_once_with_every_citation() -> None:
     assert response.conflicts == []
 
 
-@pytest.mark.parametrize("max_sources", [1, 2, 7])
-async def test_profile_limits_sources_of_a_sentence(max_sources: int) -> None:
+async def test_sentence_is_cited_from_at_most_five_documents() -> None:
     built = make_harness()
-    answer = AnswerProfile(sources_per_quote=max_sources)
-    built.profiles = [Profile(name="sources", answer=answer)]
     sentence = "The gate of the warehouse closes at nine."
     for n in range(7):
         built.add(f"rules-{n}", sentence, title=f"Rules {n}")
-    request = QueryRequest(query="When does the gate of the warehouse close?", profile="sources")
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
-    assert [item.quote for item in response.citations].count(sentence) == max_sources
+    response = await ask(built, "When does the gate of the warehouse close?")
+    assert [item.quote for item in response.citations].count(sentence) == 5
 
 
-async def test_conflict_distance_of_zero_compares_nothing() -> None:
-    built = make_harness()
-    built.profiles = [Profile(name="lone", answer=AnswerProfile(conflict_distance=0))]
-    add_fees(built)
-    assert (await ask(built, profile="lone")).conflicts == []
+@pytest.mark.parametrize(("score", "n_values"), [(-8.0, 2), (-8.1, 0)])
+def test_sentence_far_behind_the_best_one_is_not_compared(score: float, n_values: int) -> None:
+    texts = [f"The late fee of the warehouse is {fee} percent." for fee in (12, 10)]
+    question = "How high is the late fee of the warehouse?"
+    assert len(find_values(question, *texts, scores=(0.0, score))) == n_values
 
 
 async def test_written_answer_cites_both_sides_of_a_conflict() -> None:
@@ -397,9 +389,7 @@ async def test_conflict_is_the_same_in_a_rerun(is_written: bool) -> None:
     add_fees(built)
     response = await ask(built)
     row = {"run_record": None, "response": None, **make_run_row(built)}
-    rerun = await rerun_run(
-        row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
-    )
+    rerun = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
     assert rerun.same, rerun.differences
     assert response.conflicts and isinstance(rerun.response, QueryResponse)
     assert rerun.response.conflicts == response.conflicts

@@ -10,7 +10,7 @@ from typing import cast
 import asyncpg
 import pytest
 
-from sql import pool
+from sql import database
 
 # A lower priority, which every account may set.
 LOWER = min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19)
@@ -22,7 +22,7 @@ def priority(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     getpriority = os.getpriority
-    monkeypatch.setattr(pool, "prepare_connection", prepare)
+    monkeypatch.setattr(database, "prepare_connection", prepare)
     monkeypatch.setattr(
         os, "getpriority", lambda which, pid: getpriority(which, pid) if pid else LOWER
     )
@@ -46,7 +46,7 @@ async def test_priority_is_set_for_postgres_only(name: str, expected: int | None
     ) as process:
         assert process.stdin and process.stdout and process.stdout.readline()
         before = os.getpriority(os.PRIO_PROCESS, process.pid)
-        await pool.prepare_local_connection(cast(asyncpg.Connection, Connection(process.pid)))
+        await database.prepare_local_connection(cast(asyncpg.Connection, Connection(process.pid)))
         after = os.getpriority(os.PRIO_PROCESS, process.pid)
         process.stdin.close()
     assert after == (expected or before)
@@ -55,4 +55,4 @@ async def test_priority_is_set_for_postgres_only(name: str, expected: int | None
 async def test_ended_server_process_is_ignored() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    await pool.prepare_local_connection(cast(asyncpg.Connection, Connection(process.pid)))
+    await database.prepare_local_connection(cast(asyncpg.Connection, Connection(process.pid)))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from schemas.errors import MalformedEvent
-from schemas.records import Record
 from schemas.sources import ColumnEncoding, RowChange, RowMapping
+from schemas.topics import Record
 from streams.sources.column_values import PLACEHOLDER, is_unavailable, to_json_value
 from streams.sources.debezium import SnapshotEnd, Truncation, format_row_key, parse_change_events
 from streams.sources.emitter import build_document

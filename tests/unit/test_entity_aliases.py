@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
-from uuid import UUID
 
 import pytest
 
@@ -21,17 +20,14 @@ from schemas.errors import DatabaseUnavailable
 from schemas.ids import make_document_id
 from schemas.ports.search import EntityAlias
 from schemas.profiles import Profile
-from schemas.questions import QueryRequest
-from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder
+from tests.unit.retrieval_fakes import GuessedLanguageDetector
 from tests.unit.retrieval_harness import RetrievalHarness, make_harness
 
-RUN_ID = UUID(int=1)
 HARBOUR = EntityAlias("hal", "HAL", "harbour estates", "ORG", "Harbour Estates", False)
 
 
 def plan(question: str) -> QueryPlan:
-    return plan_query(question, "en", GuessedLanguageDetector(), LowercaseNameFolder())
+    return plan_query(question, "en", GuessedLanguageDetector())
 
 
 def rewrite(question: str, *aliases: EntityAlias) -> QueryPlan:
@@ -54,11 +50,7 @@ def alias(text: str, name: str, *, is_written: bool = False) -> EntityAlias:
         ),
         # Part of another word; a longer alias; several entities; named as well.
         ("What does HALO cost?", [HARBOUR], None),
-        (
-            "Who runs HAL Iberia?",
-            [HARBOUR, alias("HAL Iberia", "Norte")],
-            "Who runs Norte?",
-        ),
+        ("Who runs HAL Iberia?", [HARBOUR, alias("HAL Iberia", "Norte")], "Who runs Norte?"),
         ("Who runs HAL?", [HARBOUR, alias("HAL", "Halogen")], None),
         ("Is HAL part of Harbour Estates?", [HARBOUR], None),
     ],
@@ -78,11 +70,7 @@ def test_entity_behind_a_written_alias_is_searched_in_the_graph() -> None:
 async def ask(
     built: RetrievalHarness, question: str = "What does HAL hold?", **request: object
 ) -> tuple[str | None, list[str]]:
-    response = await built.make_retriever().query(
-        LOCAL_CALLER,
-        QueryRequest(query=question, **request),  # type: ignore[arg-type]
-        RUN_ID,
-    )
+    response = await built.query(question, **request)
     return response.citations[0].external_id if response.citations else None, response.assumptions
 
 
@@ -113,9 +101,7 @@ async def test_alias_that_is_named_twice_is_reported_once() -> None:
 async def test_failed_alias_lookup_costs_only_the_aliases() -> None:
     built = make_alias_harness()
     built.index.channel_errors["aliases"] = DatabaseUnavailable("gone")
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query="What does HAL hold?"), RUN_ID
-    )
+    response = await built.query("What does HAL hold?")
     assert response.assumptions == []
     assert "names not compared with those of entities: gone" in response.trace.notes
 
@@ -139,12 +125,12 @@ async def test_failed_alias_lookup_costs_only_the_aliases() -> None:
 def test_only_long_words_that_begin_and_end_alike_are_misspelled(
     name: str, key: str, expected: bool
 ) -> None:
-    assert is_misspelled(name, key, edits=1, min_letters=5) is expected
-    assert is_misspelled(name, key, edits=0, min_letters=5) is (name == key)
+    assert is_misspelled(name, key, edits=1) is expected
+    assert is_misspelled(name, key, edits=0) is (name == key)
 
 
 def list_names(question: str) -> list[str]:
-    return list(list_correctable_names(plan(question), [], 5))
+    return list(list_correctable_names(plan(question), []))
 
 
 def test_lower_case_words_codes_and_short_names_are_not_corrected() -> None:
@@ -227,10 +213,7 @@ async def test_defined_term_links_in_the_document_that_the_question_names() -> N
     ],
 )
 def test_stated_alias_links_only_where_it_is_written_as_a_name(
-    question: str,
-    alias_text: str,
-    kind: Literal["abbreviation", "defined_term"],
-    is_linked: bool,
+    question: str, alias_text: str, kind: Literal["abbreviation", "defined_term"], is_linked: bool
 ) -> None:
     stated = replace(alias(alias_text, "Norte Energia", is_written=True), kind=kind)
     assert bool(choose_aliases(plan(question), [stated])) is is_linked

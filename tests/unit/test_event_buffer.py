@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
+import pytest
+
 from processors import TOPICS
 from schemas.errors import ConfigurationError, DatabaseUnavailable, KeyLost, LogUnavailable
 from schemas.events import QueryAnswered, QueryReceived
-from schemas.records import Position, Record
-from schemas.topics import MAX_EVENT_BYTES, QUERIES, count_partitions
+from schemas.topics import MAX_EVENT_BYTES, QUERIES, Position, Record, count_partitions
+from services.background_tasks import run_in_background
 from services.query.event_buffer import QueryEventBuffer
 from streams.codec import Codec
 from streams.payload_keys import PlainKeys
@@ -95,16 +97,21 @@ async def test_full_buffer_drops_oldest_and_counts_them() -> None:
     assert await read_query_numbers(log) == [3, 4]
 
 
-async def test_buffer_publishes_after_log_recovers() -> None:
+@pytest.mark.parametrize(
+    "error", [LogUnavailable("away"), ConfigurationError("there is no such topic")]
+)
+async def test_events_wait_until_the_log_recovers(error: Exception) -> None:
     buffer, log, lost = await make_buffer()
-    log.error = LogUnavailable("away")
-    sending = asyncio.create_task(buffer.run())
+    log.error = error
     buffer.offer(make_query_event(1))
-    await asyncio.sleep(0)
-    log.error = None
-    await eventually(lambda: read_query_numbers(log))
-    sending.cancel()
-    await asyncio.gather(sending, return_exceptions=True)
+    async with run_in_background(buffer.run()):
+        waiting = asyncio.create_task(buffer.wait_until_published(UUID(int=1)))
+        await buffer.wait_until_published(UUID(int=2))
+        await eventually(lambda: log.refused_count >= 2)
+        assert not waiting.done()
+        log.error = None
+        await waiting
+    assert await read_query_numbers(log) == [1]
     assert lost == []
 
 
@@ -113,23 +120,19 @@ async def test_events_wait_for_key_store() -> None:
     keys = UnavailableKeys()
     buffer.codec = Codec(keys)
     buffer.offer(make_query_event(1))
-    sending = asyncio.create_task(buffer.run())
-    await eventually(lambda: keys.refused_count >= 2)
-    keys.unavailable = False
-    await eventually(lambda: read_query_numbers(log))
-    sending.cancel()
-    await asyncio.gather(sending, return_exceptions=True)
+    async with run_in_background(buffer.run()):
+        await eventually(lambda: keys.refused_count >= 2)
+        keys.unavailable = False
+        await eventually(lambda: read_query_numbers(log))
     assert lost == []
 
 
 async def test_buffered_events_are_published_in_one_append() -> None:
     buffer, log, _ = await make_buffer()
-    sending = asyncio.create_task(buffer.run())
-    for number in range(3):
-        buffer.offer(make_query_event(number))
-    await eventually(lambda: read_query_numbers(log), lambda numbers: len(numbers) >= 3)
-    sending.cancel()
-    await asyncio.gather(sending, return_exceptions=True)
+    async with run_in_background(buffer.run()):
+        for number in range(3):
+            buffer.offer(make_query_event(number))
+        await eventually(lambda: read_query_numbers(log), lambda numbers: len(numbers) >= 3)
     assert log.append_count == 1
 
 
@@ -179,19 +182,6 @@ async def test_lost_event_is_counted_once_despite_retries() -> None:
     log.error = None
     await buffer.flush()
     assert await read_query_numbers(log) == [2] and lost == [1]
-
-
-async def test_buffer_recovers_from_unexpected_log_errors() -> None:
-    buffer, log, lost = await make_buffer()
-    log.error = ConfigurationError("there is no such topic")
-    buffer.offer(make_query_event(1))
-    sending = asyncio.create_task(buffer.run())
-    await eventually(lambda: log.refused_count >= 2)
-    log.error = None
-    await eventually(lambda: read_query_numbers(log))
-    sending.cancel()
-    await asyncio.gather(sending, return_exceptions=True)
-    assert lost == []
 
 
 async def test_overly_nested_event_is_dropped_alone() -> None:

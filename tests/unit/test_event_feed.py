@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import httpx2
 import pytest
 
+from api.app import create_app
 from processors import TOPICS
 from schemas.errors import (
     CursorAhead,
@@ -28,7 +31,8 @@ from streams.offset_feed import OffsetFeed
 from tests.fakes.event_feed import DOCUMENT_ID, SingleGeneration, make_record
 from tests.fakes.memory_log import MemoryLog
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.api_fakes import FakeDocuments
+from tests.unit.api_fakes import DOCUMENT_ID as API_DOCUMENT_ID
+from tests.unit.api_fakes import STAGE_BODY, FakeDocuments, MemoryFeed, make_services
 
 
 class TruncatableLog(MemoryLog):
@@ -403,13 +407,23 @@ async def test_stream_stopped_mid_page_resumes_exactly() -> None:
     await again.aclose()
 
 
-async def test_stream_over_limit_is_rejected() -> None:
-    harness = await make_harness(max_streams=1)
-    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
-    await anext(stream)
-    with pytest.raises(TransientError, match="limit of 1 open streams"):
+async def test_streams_of_a_tenant_leave_some_to_others() -> None:
+    harness = await make_harness(max_streams=4)
+    other = replace(LOCAL_CALLER, tenant="other")
+    streams = [
+        harness.feed.follow(caller, FeedFilter(), after=None)
+        for caller in (*[LOCAL_CALLER] * 3, other)
+    ]
+    for stream in streams[:3]:
+        await anext(stream)
+    with pytest.raises(TransientError, match="limit of 3 open streams"):
         await anext(harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None))
-    await stream.aclose()
+    await anext(streams[3])
+    with pytest.raises(TransientError):
+        await anext(harness.feed.follow(other, FeedFilter(), after=None))
+    for stream in streams:
+        await stream.aclose()
+    assert harness.feed.open_streams == 0 and not harness.feed.open_by_tenant
 
 
 async def test_invalid_cursor_is_refused_before_streaming() -> None:
@@ -417,3 +431,68 @@ async def test_invalid_cursor_is_refused_before_streaming() -> None:
     with pytest.raises(InvalidRequest, match="Invalid cursor"):
         await anext(harness.feed.follow(LOCAL_CALLER, FeedFilter(), after="nowhere"))
     assert harness.feed.open_streams == 0
+
+
+@pytest.fixture
+def feed() -> MemoryFeed:
+    return MemoryFeed(
+        [
+            FeedMessage(event="document.chunked.v1", data={"topic": "chunked"}, cursor="7.1"),
+            FeedMessage(event="status", data={"state": "running"}),
+        ]
+    )
+
+
+@pytest.fixture
+async def http(feed: MemoryFeed) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(
+        create_app(make_services(event_feed=feed)), raise_app_exceptions=False
+    )
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
+async def test_event_stream_is_sse_with_cursor_ids(
+    http: httpx2.AsyncClient, feed: MemoryFeed
+) -> None:
+    asyncio.get_running_loop().call_soon(feed.close_streams)
+    response = await http.get("/v1/stream", headers={"Last-Event-ID": "6.0"})
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.text == (
+        'event: open\ndata: {"after": "6.0"}\nid: 6.0\nretry: 1000\n\n'
+        'event: document.chunked.v1\ndata: {"topic": "chunked"}\nid: 7.1\n\n'
+        'event: status\ndata: {"state": "running"}\n\n'
+        "event: bye\ndata: {}\n\n"
+    )
+
+
+async def test_since_outside_utc_range_is_rejected(http: httpx2.AsyncClient) -> None:
+    response = await http.get("/v1/events", params={"since": "0001-01-01T00:00+14:00"})
+    assert (response.status_code, response.json()["code"]) == (422, "INVALID_REQUEST")
+
+
+async def test_unknown_topic_is_rejected(http: httpx2.AsyncClient) -> None:
+    response = await http.get("/v1/events", params={"topics": "accepted,acepted"})
+    assert (response.status_code, response.json()["detail"]) == (422, "Unknown topic acepted.")
+
+
+async def test_event_page_starts_at_beginning_or_given_cursor(http: httpx2.AsyncClient) -> None:
+    assert (await http.get("/v1/events")).json() == {
+        "items": [],
+        "next": "begin",
+        "end": True,
+        "missed": 0,
+        "at_least": False,
+    }
+    assert (await http.get("/v1/events", params={"after": "7.1"})).json()["next"] == "7.1"
+
+
+async def test_document_events_are_listed_and_unknown_document_is_404(
+    http: httpx2.AsyncClient,
+) -> None:
+    assert (await http.get(f"/v1/documents/{API_DOCUMENT_ID}/events")).json()["items"] == [
+        {**STAGE_BODY, "revision": 1, "generation": None, "part": 1}
+    ]
+    assert (
+        await http.get("/v1/documents/00000000-0000-0000-0000-000000000001/events")
+    ).status_code == 404

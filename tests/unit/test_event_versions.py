@@ -11,8 +11,7 @@ import pytest
 
 from schemas.errors import MalformedEvent, NewerVersion
 from schemas.events import Event, EventData
-from schemas.records import Position, Record, StoredRecord
-from schemas.topics import ACCEPTED, RAW
+from schemas.topics import ACCEPTED, RAW, Position, Record, StoredRecord
 from streams.codec import Codec
 from streams.payload_keys import SealingKeys
 from tests.fakes.key_store import MASTER_KEY, MemoryKeyStore

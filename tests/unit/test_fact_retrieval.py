@@ -16,9 +16,9 @@ from schemas.principals import Principal
 from schemas.profiles import Profile
 from schemas.questions import Filters, QueryRequest, QueryResponse
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import PunctuationSentenceSplitter, ScriptedChat, SteppingClock
-from tests.unit.retrieval_harness import RetrievalHarness, make_harness
-from tests.unit.run_rows import COST_QUESTION, RUN_ID, FakeRecordedTexts, make_run_row
+from tests.unit.retrieval_fakes import ScriptedChat, SteppingClock
+from tests.unit.retrieval_harness import COST_QUESTION, RUN_ID, RetrievalHarness, make_harness
+from tests.unit.run_rows import FakeRecordedTexts, make_run_row
 
 CONTACT_QUESTION = "Who is the contact for plant 3?"
 NOW = SteppingClock()()
@@ -49,9 +49,7 @@ def make_harness_with(*facts: Fact, tenant: str = "default") -> RetrievalHarness
 async def ask(
     built: RetrievalHarness, question: str = CONTACT_QUESTION, **options: Any
 ) -> QueryResponse:
-    return await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=question, **options), RUN_ID
-    )
+    return await built.query(question, **options)
 
 
 async def test_approved_fact_answers_where_no_document_does() -> None:
@@ -214,6 +212,5 @@ async def test_rerun_reproduces_answer_with_facts(question: str) -> None:
         {"run_record": None, "response": None, **make_run_row(built)},
         LOCAL_CALLER,
         FakeRecordedTexts(built),
-        PunctuationSentenceSplitter(),
     )
     assert rerun.same, rerun.differences

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable
+from streams.sources.folder_reader import FolderReader
 from tests.support.watched_folder import NOW, WatchedFolder
 
 
@@ -50,6 +51,31 @@ async def test_unreadable_entries_are_reported_without_blocking_others(tmp_path:
         "d" * 8: "the path has 1104 characters",
         "large.md": "1,001 bytes",
     }
+
+
+async def test_scan_that_finds_what_the_last_one_did_looks_at_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[str] = []
+    is_due = FolderReader._is_due
+
+    def record(reader: FolderReader, name: str, *found: Any) -> bool:
+        looked_at.append(name)
+        return is_due(reader, name, *found)
+
+    monkeypatch.setattr(FolderReader, "_is_due", record)
+    watched = WatchedFolder(tmp_path / "library")
+    for name in ("a.md", "b.md"):
+        watched.write_file(name)
+    for changed in (None, "a.md", "b.md"):
+        if changed:
+            watched.write_file(changed, "Herons wait for fish.")
+        # The first scan ingests, the second finds that nothing is left, the others find the same.
+        for _ in range(4):
+            await watched.poll()
+        assert looked_at == ["a.md", "b.md"] * 2
+        looked_at.clear()
+    assert [text for _, text in await watched.read_texts()].count("Herons wait for fish.") == 2
 
 
 async def test_documents_below_unreadable_folder_are_kept(

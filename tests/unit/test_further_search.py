@@ -12,9 +12,9 @@ from schemas.answer_profiles import AnswerProfile
 from schemas.profiles import Profile, RedactionProfile
 from schemas.questions import QueryRequest, QueryResponse
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import PunctuationSentenceSplitter, ScriptedChat
-from tests.unit.retrieval_harness import RetrievalHarness, make_harness
-from tests.unit.run_rows import COST_QUESTION, RUN_ID, FakeRecordedTexts, make_run_row
+from tests.unit.retrieval_fakes import ScriptedChat
+from tests.unit.retrieval_harness import COST_QUESTION, RUN_ID, RetrievalHarness, make_harness
+from tests.unit.run_rows import FakeRecordedTexts, make_run_row
 
 ANSWER = {
     "sufficient": True,
@@ -55,9 +55,7 @@ async def test_model_gets_the_passages_of_its_own_search() -> None:
         response.trace.route.reason
     )
     row = {"run_record": None, "response": None, **make_run_row(built)}
-    rerun = await rerun_run(
-        row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
-    )
+    rerun = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
     assert {*rerun.differences} <= {"debug"}
 
 

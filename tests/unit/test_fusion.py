@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from retrieval.profiles import load_profiles
-from retrieval.ranking.context_packing import trim_parents
 from retrieval.ranking.fusion import (
     Fusion,
     FusionInput,
@@ -18,11 +17,12 @@ from retrieval.ranking.fusion import (
     score_titles,
     weigh_question_pairs,
 )
-from retrieval.ranking.parent_expansion import (
+from retrieval.ranking.passages import (
     expand_to_parents,
     fold_duplicates,
     limit_per_document,
     replace_score,
+    trim_parents,
 )
 from schemas.channels import Channel
 from schemas.generations import LexicalConfig
@@ -45,6 +45,10 @@ def make_corpus(
 def make_hits(index: MemoryIndex, scores: dict[int, float]) -> list[Hit]:
     views = list(index.views.values())
     return [Hit(views[n].chunk_id, views[n].document_id, score) for n, score in scores.items()]
+
+
+def make_lexical_hits(index: MemoryIndex, count: int) -> dict[Channel, list[Hit]]:
+    return {"lexical": make_hits(index, {n: float(n) for n in range(count)})}
 
 
 def z_score(values: list[float], value: float) -> float:
@@ -107,23 +111,11 @@ def test_word_pair_scores_are_added_before_normalization() -> None:
     assert result.candidates[0].score == pytest.approx(z_score([1.0] * 29 + [2.0], 2.0))
 
 
-@pytest.mark.parametrize("count", [1, FusionProfile().min_candidates - 1])
+@pytest.mark.parametrize("count", [1, 19])
 def test_few_candidates_use_reciprocal_rank_fusion(count: int) -> None:
     index = make_corpus()
-    result = fuse_channels(
-        index, {"lexical": make_hits(index, {n: float(n) for n in range(count)})}, FusionProfile()
-    )
+    result = fuse_channels(index, make_lexical_hits(index, count), FusionProfile())
     assert result.numbers["method"] == "rrf" and result.candidates[0].score == pytest.approx(1.0)
-
-
-def test_profile_sets_the_candidates_that_are_standardized() -> None:
-    index = make_corpus()
-    found: dict[Channel, list[Hit]] = {"lexical": make_hits(index, {n: float(n) for n in range(8)})}
-    methods = [
-        fuse_channels(index, found, FusionProfile(min_candidates=count)).numbers["method"]
-        for count in (8, 9)
-    ]
-    assert methods == ["zscore", "rrf"]
 
 
 def test_identical_scores_fall_back_to_rank_by_id() -> None:
@@ -170,28 +162,22 @@ def test_weak_bridge_does_not_outrank_every_channel(name: str) -> None:
 
 def test_bridge_has_the_weight_of_the_method() -> None:
     index = make_corpus()
-    found: dict[Channel, list[Hit]] = {"lexical": make_hits(index, {n: float(n) for n in range(8)})}
     weights = [
         fuse_candidates(
-            FusionInput(found, bridged={list(index.views)[2]: 0.1}),
+            FusionInput(make_lexical_hits(index, count), bridged={list(index.views)[2]: 0.1}),
             index.views,
-            FusionProfile(min_candidates=count, bridged=7.0, rrf_bridged=0.5),
+            FusionProfile(bridged=7.0),
         ).numbers["bridged"]["weight"]
-        for count in (8, 9)
+        for count in (20, 19)
     ]
-    assert weights == [7.0, 0.5]
+    assert weights == [7.0, 1.0]
 
 
 def test_empty_channel_does_not_affect_fusion() -> None:
     index = make_corpus()
-    with_empty = fuse_channels(
-        index,
-        {"lexical": make_hits(index, {n: float(n) for n in range(30)}), "graph": []},
-        FusionProfile(),
-    )
-    without = fuse_channels(
-        index, {"lexical": make_hits(index, {n: float(n) for n in range(30)})}, FusionProfile()
-    )
+    found = make_lexical_hits(index, 30)
+    with_empty = fuse_channels(index, {**found, "graph": []}, FusionProfile())
+    without = fuse_channels(index, found, FusionProfile())
     assert [c.score for c in with_empty.candidates] == [c.score for c in without.candidates]
 
 
@@ -355,15 +341,14 @@ def test_title_score_is_share_of_question_idf() -> None:
 
 def test_title_weighs_less_where_words_have_little_evidence() -> None:
     index = make_corpus()
-    found: dict[Channel, list[Hit]] = {"lexical": make_hits(index, {n: float(n) for n in range(8)})}
     titles = {list(index.views)[2]: 1.0}
     weights = [
         fuse_candidates(
-            FusionInput(found, lexical_coverage=coverage, titles=titles),
+            FusionInput(make_lexical_hits(index, count), lexical_coverage=coverage, titles=titles),
             index.views,
-            FusionProfile(min_candidates=count, title=3.0, full_coverage=0.5),
+            FusionProfile(title=3.0, full_coverage=0.5),
         ).numbers["title"]["weight"]
-        for coverage, count in ((1.0, 8), (0.25, 8), (1.0, 9))
+        for coverage, count in ((1.0, 20), (0.25, 20), (1.0, 19))
     ]
     # Reciprocal ranks lie in 0..1 and have no weight for titles.
     assert weights == [3.0, 1.5, 0.0]

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 from datetime import date
-from uuid import UUID
 
 import pytest
 
 from retrieval.question.words import extract_word_keys
-from retrieval.ranking.fusion_terms import (
+from retrieval.ranking.fusion import (
     TERM_NAMES,
     compute_entity_overlap,
     compute_freshness,
@@ -16,10 +15,9 @@ from schemas.ports.search import EntitySeed
 from schemas.profiles import FusionProfile, Profile
 from schemas.questions import SearchRequest, SearchResponse
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_harness import RetrievalHarness, make_harness
+from tests.unit.retrieval_harness import RUN_ID, RetrievalHarness, make_harness
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument
 
-RUN_ID = UUID(int=7)
 TODAY = date(2026, 1, 1)
 
 

@@ -20,7 +20,7 @@ from evaluation.comparison import (
     build_comparison_report,
     read_golden,
 )
-from evaluation.judgement_mapping import (
+from evaluation.judgements import (
     CandidateDocument,
     CandidateParent,
     JudgementTarget,

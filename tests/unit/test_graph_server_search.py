@@ -30,10 +30,9 @@ from schemas.prompts import PromptProfile
 from schemas.questions import Filters, QueryRequest, QueryResponse
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_harness import RetrievalHarness, make_harness
+from tests.unit.retrieval_harness import RUN_ID, RetrievalHarness, make_harness
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
 
-RUN_ID = UUID(int=7)
 RELATION_QUESTION = "How is Harbour Estates connected to the warehouse?"
 PEOPLE = ("ada", "bob", "cyd")
 
@@ -113,17 +112,6 @@ async def test_server_and_tables_give_the_same_hits(strategy: str, hops: int) ->
     assert get_scores(by_server) == pytest.approx(get_scores(by_tables))
     assert by_server.hits and by_server.linked_seeds == by_tables.linked_seeds
     assert (by_server.notes, server.n_followed) == ((), hops)
-
-
-@pytest.mark.parametrize("backend", ["bolt", "sql"])
-async def test_mentions_of_an_entity_are_limited(backend: str) -> None:
-    index, server = MemoryIndex(), MemoryGraphServer()
-    children = [[IndexedChild(f"ada {n}")] for n in range(4)]
-    index.add(IndexedDocument("notes", children, names=("ada",)))
-    for limit in (1, 3):
-        request = make_request(index, server, backend=backend, max_mentions=limit)
-        output = await retrieve(request)
-        assert (output.served_by, len(output.hits)) == (backend, limit)
 
 
 async def test_entity_search_follows_no_relation() -> None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -29,11 +30,11 @@ from schemas.events import (
 from schemas.ids import make_document_id, make_received_id
 from schemas.ports.engines import BlobStore, FetchedFile, LocalFile
 from schemas.ports.ledger import ClaimStatus
-from schemas.ports.stage_ports import IngressLimits, LatestRevision
-from schemas.records import Position
+from schemas.ports.stage_ports import Admission, IngressLimits, LatestRevision
+from schemas.topics import Position
 from streams.partition_sink import PartitionLimits
 from streams.stage import PendingEvent
-from tests.support.simulated_pipeline import EPOCH, SimulatedPipeline
+from tests.support.simulated_pipeline import EPOCH, MemoryOwners, SimulatedPipeline
 
 
 @pytest.fixture
@@ -485,3 +486,34 @@ async def test_charset_of_response_reaches_the_parser(
             part = ParsedPart.decode(await parser.parse(file, plan, plan.parts[0]))
     assert [block.text for block in part.blocks] == ["入場料は八百円です。"]
     assert part.notices == []
+
+
+@dataclass
+class SlowFirstOwners(MemoryOwners):
+    """Admits the first event after those that arrive meanwhile."""
+
+    admitted: list[UUID] = field(default_factory=list)
+    n_calls: int = 0
+
+    async def admit(self, admission: Admission) -> str | None:
+        self.n_calls += 1
+        if self.n_calls == 1:
+            await asyncio.sleep(0.05)
+        self.admitted.append(admission.document_id)
+        return await super().admit(admission)
+
+
+async def test_events_about_one_document_are_admitted_in_order_of_the_log(tmp_path: Path) -> None:
+    owners = SlowFirstOwners()
+    world = SimulatedPipeline(tmp_path, [], 0, PartitionLimits(), owners=owners)
+    await world.create_generation()
+    await world.push(DocumentReceived(external_id="a", content=Content(text="one")), "e1")
+    await world.push(DocumentWithdrawn(external_id="a"), "e2")
+    await world.push(DocumentReceived(external_id="b", content=Content(text="other")), "e3")
+    await world.run()
+    accepted = [await world.codec.decode(stored) for stored in world.log.topics["accepted"]]
+    about_a = [event for event in accepted if event.data.external_id == "a"]
+    assert [event.data.origin.event_id for event in about_a] == ["e1", "e2"]
+    # Another document does not wait.
+    assert owners.admitted.index(accepted[0].data.document_id) == 0
+    assert accepted[0].data.external_id == "b"

@@ -21,9 +21,9 @@ from schemas.profiles import CheckProfile, JudgeProfile, Profile, RedactionProfi
 from schemas.questions import AnswerDelta, Progress, QueryRequest, QueryResponse, StepProgress
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import PunctuationSentenceSplitter, ScriptedChat
-from tests.unit.retrieval_harness import RetrievalHarness, make_harness
-from tests.unit.run_rows import COST_QUESTION, RUN_ID, FakeRecordedTexts, make_run_row
+from tests.unit.retrieval_fakes import ScriptedChat
+from tests.unit.retrieval_harness import COST_QUESTION, RUN_ID, RetrievalHarness, make_harness
+from tests.unit.run_rows import FakeRecordedTexts, make_run_row
 
 RIGHT, WRONG_UNIT = "The replacement costs 18,740 euros.", "The replacement costs 18,740 dollars."
 QUOTE = "The replacement costs 18,740 euros."
@@ -322,9 +322,7 @@ async def test_blocked_answer_leaves_no_remark_of_its_model() -> None:
     assert response.code == "JUDGE_BLOCKED"
     assert "dollars" not in str([*response.assumptions, *response.limitations])
     row = {"run_record": None, "response": None, **make_run_row(built)}
-    rerun = await rerun_run(
-        row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
-    )
+    rerun = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
     assert rerun.same, rerun.differences
 
 
@@ -341,9 +339,7 @@ async def test_verdict_is_the_same_in_a_rerun(texts: tuple[str, ...], is_availab
     assert response.judge is not None
     assert (get_check(response.judge, "bias").result == "pass") == is_available
     row = {"run_record": None, "response": None, **make_run_row(built)}
-    rerun = await rerun_run(
-        row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
-    )
+    rerun = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
     assert rerun.same, rerun.differences
 
 

@@ -19,14 +19,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from fastapi import FastAPI, Response
 from pydantic import SecretStr
 
-from anabranch.config.auth_settings import AuthSettings
 from anabranch.config.loader import load_settings
+from anabranch.config.settings import AuthSettings
 from anabranch.identity import tokens
 from anabranch.identity.authentication import CredentialAuthenticator, LocalTokenAuthenticator
 from anabranch.identity.tokens import KeySet, TokenAuthenticator
 from schemas.errors import ConfigurationError, Forbidden, TransientError, Unauthenticated
 from services.api_keys import ApiKeyAuthenticator
-from tests.fakes.asgi_server import run_asgi_app
+from tests.fakes.failing_server import run_asgi_app
 
 ISSUER_URL = "https://project.example/auth/v1"
 PRIVATE_KEYS = {

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from cryptography.exceptions import InvalidTag
 
-from anabranch.encryption.local_keys import BLOCK_SLOTS, HEADER_BYTES, SHARE_BYTES, KeyFile
+from anabranch.encryption.codec import BLOCK_SLOTS, HEADER_BYTES, SHARE_BYTES, KeyFile
 from schemas.errors import ConfigurationError, KeyLost
 from schemas.ports.keys import StoredKey
 from streams.payload_keys import AESGCM, NONCE_BYTES, KeyWrapper

@@ -107,9 +107,7 @@ def test_seed_determines_the_points() -> None:
     assert choose(7) == choose(7) != choose(8)
 
 
-def test_worker_that_waits_for_a_rare_site_is_not_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_worker_that_waits_for_a_rare_site_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(killed_workers, "REPLACE_AFTER_S", -1.0)
     plan = KillPlan(is_full=True, reached=set(EMBED_POINTS))
     fleet = FakeFleet(EMBED_POINTS[:2])  # never reaches the second site

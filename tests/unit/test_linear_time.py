@@ -16,13 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from api.sessions import BrowserSessions, SessionCookieMiddleware, find_cookie
 from engines.chunk import FixedSizeChunker, StructureChunker
-from engines.chunk.atoms import estimate_tokens
 from engines.extract.rules import extract_by_rules
-from engines.http_headers import extract_filename
-from engines.language_detector import FastTextLanguageDetector
-from engines.name_folding import fold_name
+from engines.http_fetcher import extract_filename
+from engines.language import FastTextLanguageDetector, estimate_tokens, find_sentences, fold_name
 from engines.parse import html_tree
-from engines.sentence_splitter import RuleSentenceSplitter
 from retrieval.question.words import extract_content_words
 from schemas.generations import ChunkConfig
 from schemas.values import Block, BlockKind, ChildChunk, ParentChunk, Span, Transcript
@@ -130,7 +127,7 @@ def _extract_entities(text: str) -> None:
 
 
 TEXT_FUNCTIONS: dict[str, Callable[[str], object]] = {
-    "sentences": RuleSentenceSplitter().split,
+    "sentences": find_sentences,
     "tokens": estimate_tokens,
     "extract": _extract_entities,
     "names": fold_name,
@@ -229,9 +226,7 @@ def test_every_pattern_takes_linear_time_for_long_texts(
 
 @pytest.mark.parametrize("unit", LONG_UNITS)
 def test_sentence_splitting_of_long_texts_takes_linear_time(unit: str) -> None:
-    assert not find_superlinear_growth(
-        RuleSentenceSplitter().split, unit, FULL_SIZES, 0.05, MAX_GROWTH
-    )
+    assert not find_superlinear_growth(find_sentences, unit, FULL_SIZES, 0.05, MAX_GROWTH)
 
 
 TEXTS = st.text(alphabet=string.ascii_letters[:6] + "AB. ,;-!?12@\n\t|#[]()*_é€$/:", max_size=60)
@@ -243,9 +238,9 @@ def test_linear_patterns_match_same_as_plain_patterns(text: str) -> None:
     """The patterns match like their plain forms, which may take quadratic time."""
     import re
 
-    from engines.chunk import sections
+    from engines.chunk import chunk_builder
     from engines.extract import rules
-    from engines.sentence_splitter import _CANDIDATE
+    from engines.language import _CANDIDATE
     from retrieval.ranking import quote_candidates
 
     plain = re.compile(
@@ -261,7 +256,7 @@ def test_linear_patterns_match_same_as_plain_patterns(text: str) -> None:
     assert [match.span() for match in rules._SENTENCE_END.finditer(text)] == [
         match.span() for match in ends.finditer(text)
     ]
-    assert sections._HEADING_MARKS.sub("", text) == re.sub(r"^#{1,6}\s+|\s+#+\s*$", "", text)
+    assert chunk_builder._HEADING_MARKS.sub("", text) == re.sub(r"^#{1,6}\s+|\s+#+\s*$", "", text)
     rule = re.match(r"\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*$", text)
     assert (quote_candidates._TABLE_RULE.match(text) is None) == (rule is None)
 

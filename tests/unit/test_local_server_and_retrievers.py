@@ -23,14 +23,24 @@ from anabranch.process.data_folder import (
     store_log_kind,
     write_server,
 )
-from anabranch.process.stage_selection import select_stages
+from anabranch.process.ingress_settings import select_stages
+from anabranch_integrations.passages import PassageSearch, read_text
 from processors import STAGES
 from schemas.budgets import RunProfile
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound, TransientError
 from schemas.generations import EmbedConfig, Generation, GenerationState, IndexConfig
 from schemas.principals import Principal
 from schemas.profiles import Profile
-from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Trace
+from schemas.questions import (
+    ChannelRank,
+    QueryRequest,
+    QueryResponse,
+    SearchRequest,
+    SearchResponse,
+    SearchResult,
+    Trace,
+)
+from schemas.values import Span
 from services.instrumentation.metrics import Metrics
 from services.query import service
 from services.query.retriever_pool import RetrieverPool, open_retriever_pool
@@ -339,3 +349,40 @@ async def test_retriever_closes_after_drop_and_last_query() -> None:
         assert generation_store.closed == []
     await state.refresh()
     assert generation_store.closed == ["g2"] and generation_store.opened == ["g2", "g1"]
+
+
+RESULT = SearchResult(
+    rank=1,
+    score=2.5,
+    document_id=UUID(int=1),
+    external_id="rent.pdf",
+    revision=1,
+    title="Rent",
+    source_uri=None,
+    link="/v1/documents/1/file#page=3",
+    chunk_id=UUID(int=2),
+    parent_id=UUID(int=3),
+    section="Terms",
+    pages=[3],
+    spans=[Span(char_start=0, char_end=9, page=3, box=(0.1, 0.2, 0.3, 0.4))],
+    snippet="The rent …",
+    text="The rent is due.",
+    channels={"lexical": ChannelRank(rank=1, score=7.0)},
+)
+
+
+def test_metadata_locates_the_passage_on_its_page() -> None:
+    described = PassageSearch("https://server/base/", "key").describe(RESULT)
+    assert described["spans"] == [
+        {"char_start": 0, "char_end": 9, "page": 3, "box": [0.1, 0.2, 0.3, 0.4]}
+    ]
+    assert described["link"] == "https://server/base/v1/documents/1/file#page=3"
+    assert described["document_id"] == str(UUID(int=1)) and described["pages"] == [3]
+    assert described["channels"] == {"lexical": {"rank": 1, "score": 7.0}}
+    assert "text" not in described and "snippet" not in described
+
+
+def test_server_without_whole_texts_gives_snippets() -> None:
+    assert read_text(RESULT) == "The rent is due."
+    assert read_text(RESULT.model_copy(update={"text": None})) == "The rent …"
+    assert "key" not in repr(PassageSearch("https://server", "key"))

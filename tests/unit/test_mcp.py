@@ -11,15 +11,23 @@ import httpx2
 import pytest
 from mcp import MCPError
 
+from api.agents.route import ApplicationTransport
 from api.agents.tools import ApiCaller, ExplainArguments, explain
 from api.app import create_app
 from api.middleware import MAX_JSON_BYTES
 from schemas.errors import TransientError, Unauthenticated
 from schemas.principals import Principal
-from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest
-from tests.support.agents import call_tool, fail_tool, open_agent
-from tests.support.hanging_client import send_and_disconnect
+from schemas.questions import (
+    OnProgress,
+    QueryRequest,
+    QueryResponse,
+    SearchRequest,
+    StepProgress,
+)
+from tests.support.api_client import call_tool, fail_tool, open_agent
+from tests.support.http_server import send_and_disconnect
 from tests.unit.api_fakes import DOCUMENT_ID, JOB_ID, make_services
+from tests.unit.query_responses import respond
 
 READ_TOOLS = {"search", "fetch", "answer", "explain", "list_collections"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -105,6 +113,50 @@ async def test_failure_is_an_error_and_not_an_empty_result() -> None:
         assert "[NOT_FOUND]" in await fail_tool(agent, "fetch", id=str(JOB_ID))
 
 
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_answer_reports_its_steps_while_it_is_made(mode: str) -> None:
+    is_reported = asyncio.Event()
+    reports: list[tuple[float, str | None]] = []
+
+    async def query(caller: Principal, request: QueryRequest, tell: OnProgress) -> QueryResponse:
+        tell(StepProgress(name="plan"))
+        # Never ends if the step is sent only with the answer.
+        await is_reported.wait()
+        tell(StepProgress(name="answer\x85\u2028", ms=3.0))
+        if request.query == "broken":
+            raise TransientError("The model broke.", code="ENGINE_UNAVAILABLE", remedy="Retry.")
+        return respond("By\u2028the\u2029weir.")
+
+    async def on_progress(step: float, total: float | None, message: str | None) -> None:
+        reports.append((step, message))
+        is_reported.set()
+
+    app = create_app(make_services(authenticate=authenticate_reader, query=query))
+    async with (
+        asyncio.timeout(30),
+        httpx2.AsyncClient(
+            transport=ApplicationTransport(app, ("127.0.0.1", 1)),
+            base_url="http://localhost",
+            headers={"Authorization": "Bearer reader"},
+        ) as http,
+        open_agent(http, mode) as agent,
+    ):
+        result = await agent.call_tool("answer", {"query": "heron"}, progress_callback=on_progress)
+        assert dict(result.structured_content)["answer"] == "By\u2028the\u2029weir."
+        assert reports == [(1, "plan"), (2, "answer\x85\u2028")]
+        broken = await agent.call_tool("answer", {"query": "broken"}, progress_callback=on_progress)
+        assert broken.is_error
+        assert broken.content[0].text == "The model broke. Retry. [ENGINE_UNAVAILABLE]"
+        silent = await agent.call_tool("answer", {"query": "heron"})
+        assert not silent.is_error and len(reports) == 4
+
+
+async def test_remedies_name_tools_instead_of_calls_of_the_api() -> None:
+    async with open_http() as http, open_agent(http) as agent:
+        failed = await fail_tool(agent, "fetch", id=str(JOB_ID))
+        assert "/v1/" not in failed and "Use `search`" in failed
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "message"),
     [
@@ -126,6 +178,22 @@ async def test_invalid_arguments_are_refused(
     async with open_http() as http, open_agent(http) as agent:
         failed = await fail_tool(agent, tool, **arguments)
     assert message in failed and "[INVALID_REQUEST]" in failed, failed
+
+
+@pytest.mark.parametrize("tool", ["search", "answer"])
+async def test_numbers_that_json_lacks_are_no_null(tool: str) -> None:
+    call = (
+        '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s","arguments":'
+        '{"query":"x","filters":{"metadata":{"a":NaN}}}%s}}'
+    )
+    headers = {**JSON_HEADERS, "Content-Type": "application/json"}
+    async with open_http() as http:
+        for token in ("", ',"_meta":{"progressToken":1}'):
+            response = await http.post("/mcp", content=call % (tool, token), headers=headers)
+            assert (
+                "filters.metadata: Out of range float" in response.text
+                and "INVALID_REQUEST" in response.text
+            )
 
 
 async def test_transport_refuses_web_pages_and_strangers() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retrieval.model_budget import ModelBudget
+from retrieval.ranking.query_context import ModelBudget
 from retrieval.runs.answer_cache import AnswerCache
 from schemas.budgets import BudgetProfile, ModelPrice, ModelUsage, PriceTable
 from schemas.errors import BudgetExceeded, EngineUnavailable
@@ -18,8 +18,7 @@ from schemas.profiles import CheckProfile, JudgeProfile, Profile
 from schemas.questions import QueryRequest, QueryResponse
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import ScriptedChat, SteppingClock
-from tests.unit.retrieval_harness import RetrievalHarness, make_harness
-from tests.unit.run_rows import COST_QUESTION, RUN_ID
+from tests.unit.retrieval_harness import COST_QUESTION, RUN_ID, RetrievalHarness, make_harness
 
 PLAN = {
     "intent": "factoid", "keywords": ["replacement", "bearing", "costs"], "semantic_query": "",

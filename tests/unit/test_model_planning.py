@@ -3,13 +3,13 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from engines.chat.openai import OpenAIChat
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from retrieval.prompting import render_prompt
+from schemas.channels import CHANNELS
 from schemas.errors import EngineUnavailable
 from schemas.events import QueryAnswered
 from schemas.planning import PlanProfile, RouteProfile
@@ -21,10 +21,8 @@ from schemas.questions import Filters, QueryRequest, QueryResponse
 from tests.fakes.openai_server import fake_openai
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import ScriptedChat
-from tests.unit.retrieval_harness import RetrievalHarness, make_harness
+from tests.unit.retrieval_harness import COST_QUESTION, RUN_ID, RetrievalHarness, make_harness
 
-RUN_ID = UUID(int=7)
-COST_QUESTION = "How much does the replacement of the bearing cost?"
 UNSURE_QUESTION = "How is Harbour Estates connected to the warehouse?"
 PLAN: dict[str, Any] = {
     "intent": "factoid",
@@ -33,8 +31,8 @@ PLAN: dict[str, Any] = {
     "date_from": "",
     "date_to": "",
     "tags": [],
-    "weights": {"lexical": 0.5, "semantic": 1.5, "graph": 1},
-    "k": {"lexical": 40, "semantic": 0, "graph": 0},
+    "weights": dict.fromkeys(CHANNELS, 1) | {"lexical": 0.5, "semantic": 1.5},
+    "k": dict.fromkeys(CHANNELS, 0) | {"lexical": 40},
 }
 
 

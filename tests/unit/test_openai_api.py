@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
+import numpy as np
 import openai
 import pytest
 
 from api.app import create_app
+from retrieval.ranking.query_context import RetrievalResources
+from retrieval.retriever import Retriever
 from schemas.budgets import ModelUsage
 from schemas.errors import TransientError, Unauthenticated
+from schemas.ports.engines import TextEmbedding
 from schemas.principals import Principal
-from schemas.questions import (
-    AnswerDelta,
-    OnProgress,
-    PlanTrace,
-    QueryRequest,
-    QueryResponse,
-)
-from tests.support.hanging_client import send_and_disconnect
+from schemas.questions import AnswerDelta, OnProgress, PlanTrace, QueryRequest, QueryResponse
+from tests.fakes.null_embedder import NullEmbedder
+from tests.support.http_server import send_and_disconnect
 from tests.unit.api_fakes import make_services
 from tests.unit.query_responses import respond
 
@@ -132,10 +132,7 @@ async def test_answer_has_markers_links_annotations_and_usage() -> None:
 async def test_stream_holds_the_verified_answer_only() -> None:
     async with open_chat(Answers()) as client:
         stream = await client.chat.completions.create(
-            model="default",
-            messages=MESSAGES,
-            stream=True,
-            stream_options={"include_usage": True},
+            model="default", messages=MESSAGES, stream=True, stream_options={"include_usage": True}
         )
         chunks = [chunk async for chunk in stream]
     deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
@@ -152,6 +149,40 @@ async def test_citation_after_an_exclamation_mark_stays_one() -> None:
     (annotation,) = message.annotations
     cited = annotation.url_citation
     assert message.content[: cited.end_index] == "Ninety days! [1]"
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("![a](http://evil/?q=1) [1]", "!\\[a](http://evil/?q=1) [1]"),
+        (
+            r"\<img src=http://evil> </p> <!-- a < 3 [1]",
+            r"\< img src=http://evil> < /p> < !-- a < 3",
+        ),
+        ("[1]: http://evil\n\nNinety days. [1]", "[1] : http://evil"),
+        ("Ninety days. [1](http://evil)", "Ninety days. [1] (http://evil)"),
+    ],
+)
+async def test_document_names_no_image_tag_or_target_of_a_citation(text: str, content: str) -> None:
+    async with open_chat(Answers(answer(text))) as client:
+        completion = await client.chat.completions.create(model="default", messages=MESSAGES)
+    message = completion.choices[0].message
+    assert message.content.startswith(content)
+    for annotation in message.annotations:
+        cited = annotation.url_citation
+        assert message.content[cited.start_index : cited.end_index] == "[1]"
+
+
+async def test_stream_keeps_line_separators_of_documents() -> None:
+    text = "Ninety\u2028days\u2029of\x85notice. [1]"
+    async with open_chat(Answers(answer(text))) as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model="default", messages=MESSAGES, stream=True
+        )
+        lines = [line async for line in raw.http_response.aiter_lines() if line]
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+    parts = [choice["delta"].get("content") for chunk in chunks for choice in chunk["choices"]]
+    assert "".join(filter(None, parts)).startswith(text)
 
 
 async def test_refusal_is_a_message_with_a_flag() -> None:
@@ -183,11 +214,18 @@ async def test_errors_have_the_shape_of_openai() -> None:
     ("options", "message"),
     [
         ({"messages": [{"role": "assistant", "content": "Hello."}]}, "last message"),
-        ({"messages": [{"role": "user", "content": ""}]}, "query"),
+        (
+            {"messages": [{"role": "user", "content": ""}]},
+            "messages: .* 1 character. messages: give",
+        ),
+        ({"functions": [{"name": "f"}]}, "functions"),
         ({"messages": [{"role": "user", "content": "x" * 8001}]}, "at most 8000"),
         ({"messages": []}, "messages"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"messages": [*MESSAGES, {"role": "tool", "content": "4", "tool_call_id": "a"}]}, "last"),
         ({"response_format": {"type": "json_object"}}, "response_format.type"),
+        ({"logprobs": True}, "logprobs"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
         ({"n": 2}, "n: "),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
@@ -223,3 +261,45 @@ async def test_disconnect_cancels_the_question(stream: bool) -> None:
         await asyncio.wait_for(started.wait(), 30)
         disconnect()
         await asyncio.wait_for(cancelled.wait(), 30)
+
+
+class CountingEmbedder(NullEmbedder):
+    """Its vector of a text is the text's length and zeros."""
+
+    model = "counting"
+
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        return [TextEmbedding(np.array([len(text), 0, 0, 0.5], np.float16)) for text in texts]
+
+
+async def test_texts_are_embedded_by_the_model_of_the_index() -> None:
+    unused: Any = None
+    embedder = CountingEmbedder(dimension=4)
+    resources = RetrievalResources(unused, embedder, None, None, unused, unused)
+    retriever = Retriever(resources, unused, unused)
+    app = create_app(make_services(authenticate=authenticate_reader, embed=retriever.embed))
+    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app, raise_app_exceptions=False))
+    async with openai.AsyncOpenAI(
+        base_url="http://localhost/openai/v1", api_key="reader", http_client=http, max_retries=0
+    ) as client:
+        create = client.embeddings.create
+        # Without `encoding_format` the client requests base64 and decodes it.
+        decoded = await create(model="counting", input=["heron", "a"], dimensions=4)
+        plain = await create(model="counting", input="heron", encoding_format="float")
+        assert [item.embedding for item in decoded.data] == [[5, 0, 0, 0.5], [1, 0, 0, 0.5]]
+        assert plain.data[0].embedding == [5, 0, 0, 0.5]
+        assert decoded.usage.prompt_tokens > plain.usage.total_tokens > 0
+        with pytest.raises(openai.NotFoundError, match="vectors of 'counting'"):
+            await create(model="text-embedding-3-small", input="heron")
+        refused: list[tuple[Any, dict[str, Any], str]] = [
+            ([1, 2], {}, "Send texts"),
+            ([[1, 2]], {}, "vocabulary of its own"),
+            ("heron", {"dimensions": 3}, "4 dimensions, not 3"),
+            ("", {}, "empty text"),
+            ([], {}, "empty text"),
+            (["a"] * 257, {}, "at most 256 texts"),
+            ("a" * 200_001, {}, "at most 256 texts of 200,000"),
+        ]
+        for texts, options, message in refused:
+            with pytest.raises(openai.UnprocessableEntityError, match=message):
+                await create(model="counting", input=texts, **options)

@@ -9,7 +9,7 @@ from typing import Any
 
 from api.app import OPERATIONS
 from api.problems import MEDIA_TYPE
-from tests.support.openapi import build_openapi_document
+from tests.support.api_client import build_openapi_document
 
 ERROR_REFERENCE = Path(__file__).parents[2] / "docs/reference/errors.md"
 

@@ -1,4 +1,4 @@
-"""Runs of ended processes are reported once, and never those of a process that reconnects."""
+"""Runs of ended processes, runs that the tables do not have yet, and feedback on runs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
-from schemas.errors import DatabaseUnavailable
+from schemas.errors import DatabaseUnavailable, Forbidden, NotFound
 from schemas.events import EventData, RunStopped
+from schemas.judgements import FeedbackRequest
+from schemas.principals import Principal
 from schemas.run_records import OrphanedRun
-from services.query import orphaned_runs
+from services.publishing import EventPublisher
+from services.query import feedback, orphaned_runs, run_history
+from services.query.feedback import FeedbackService
 from services.query.orphaned_runs import OrphanedRunReporter, open_orphaned_run_reporter
+from services.query.run_history import RecentRunLookup
+from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.eventually import eventually
 
 OWN, OTHER, RUN = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -64,7 +71,7 @@ class MemoryProcesses:
 
 
 @dataclass
-class World:
+class Processes:
     processes: MemoryProcesses = field(default_factory=MemoryProcesses)
     events: list[EventData] = field(default_factory=list)
     projected: asyncio.Event = field(default_factory=asyncio.Event)
@@ -95,7 +102,7 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_run_of_ended_process_is_reported_once() -> None:
-    world = World()
+    world = Processes()
     async with world.open_reporter():
         await world.processes.wait_for_checks(3)
         assert world.events == []
@@ -110,7 +117,7 @@ async def test_run_of_ended_process_is_reported_once() -> None:
 
 async def test_process_that_reconnects_keeps_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orphaned_runs, "GRACE_S", 60.0)
-    world = World()
+    world = Processes()
     async with world.open_reporter():
         world.processes.ended = {OTHER}
         await world.processes.wait_for_checks(3)
@@ -122,7 +129,7 @@ async def test_process_that_reconnects_keeps_its_run(monkeypatch: pytest.MonkeyP
 
 
 async def test_grace_starts_again_after_database_outage() -> None:
-    world = World()
+    world = Processes()
     world.processes.ended, world.processes.fails_every_other_check = {OTHER}, True
     async with world.open_reporter():
         await world.processes.wait_for_checks(40)
@@ -132,7 +139,7 @@ async def test_grace_starts_again_after_database_outage() -> None:
 
 
 async def test_run_answered_before_its_process_ended_is_not_reported() -> None:
-    world = World()
+    world = Processes()
     world.projected.clear()
     async with world.open_reporter():
         world.processes.ended = {OTHER}
@@ -145,7 +152,7 @@ async def test_run_answered_before_its_process_ended_is_not_reported() -> None:
 
 
 async def test_lost_session_is_opened_again() -> None:
-    world = World()
+    world = Processes()
     async with world.open_reporter():
         world.processes.is_unavailable = True
         world.processes.connected[0].set()
@@ -156,8 +163,87 @@ async def test_lost_session_is_opened_again() -> None:
 
 
 async def test_failed_first_session_stops_the_start() -> None:
-    world = World()
+    world = Processes()
     world.processes.session_error = ValueError("misuse")
     with pytest.raises(ValueError, match="misuse"):
         async with asyncio.timeout(30), world.open_reporter():
             pass
+
+
+LATE = UUID(int=1)
+
+
+class LateTable:
+    """Has the run, then its answer, a moment after it was asked for."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any] | None] = [
+            None,
+            {"run_id": LATE, "answered_at": None},
+            {"run_id": LATE, "answered_at": "2026-11-25"},
+        ]
+
+    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None:
+        return self.rows.pop(0) if len(self.rows) > 1 else self.rows[0]
+
+
+async def test_lookup_waits_for_a_run_answered_by_this_process() -> None:
+    lookup = RecentRunLookup(LateTable(), lambda tenant, run_id: run_id == LATE)
+    async with asyncio.timeout(30):
+        row = await lookup.get_run(LOCAL_CALLER, LATE)
+    assert row is not None and row["answered_at"] is not None
+
+
+async def test_lookup_does_not_wait_for_unknown_or_hidden_runs(monkeypatch: Any) -> None:
+    monkeypatch.setattr(run_history, "RUN_WAIT_S", 60.0)
+    async with asyncio.timeout(30):
+        assert (
+            await RecentRunLookup(LateTable(), lambda *_: False).get_run(LOCAL_CALLER, LATE) is None
+        )
+        limited = make_caller(readers=("user:ana",))
+        assert await RecentRunLookup(LateTable(), lambda *_: True).get_run(limited, LATE) is None
+
+
+class UnusedLog:
+    async def append(self, records: Any) -> Any:
+        raise AssertionError("nothing is published")
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [
+        Principal("key:reader", "default", "reader"),
+        Principal("key:writer", "default", "writer"),
+        Principal("jwt:ana", "default", "admin", ("user:ana",)),
+    ],
+)
+async def test_rejection_by_reader_or_limited_caller_is_refused(caller: Principal) -> None:
+    service = FeedbackService(
+        EventPublisher(UnusedLog(), cast(Any, None)),
+        cast(Any, None),
+        lambda tenant, run: True,
+        cast(Any, None),
+    )
+    with pytest.raises(Forbidden) as refused:
+        await service.submit(caller, FeedbackRequest(run_id=UUID(int=2), candidate_rejected=True))
+    assert refused.value.code == "FORBIDDEN_ROLE"
+
+
+async def test_limited_caller_gives_no_feedback_on_a_run_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class NoRunOfTheCaller:
+        async def fetch_question(self, caller: Principal, run_id: UUID) -> None:
+            return None
+
+    monkeypatch.setattr(feedback, "RUN_WAIT_S", 0.01)
+    service = FeedbackService(
+        EventPublisher(UnusedLog(), cast(Any, None)),
+        cast(Any, NoRunOfTheCaller()),
+        # Another caller's run, which this process has just answered.
+        lambda tenant, run: True,
+        cast(Any, None),
+    )
+    caller = Principal("jwt:ana", "default", "reader", ("user:ana",))
+    with pytest.raises(NotFound):
+        await service.submit(caller, FeedbackRequest(run_id=UUID(int=2), useful=True))

@@ -1,31 +1,103 @@
-"""Buffering and pausing of one partition, alone and beside others."""
+"""Buffering and pausing of one partition, alone and beside others.
+
+A stage consumer restarts its reading, however that ends, until it is stopped.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from schemas.errors import LogUnavailable, NewerVersion
+from schemas.errors import FatalError, LogUnavailable, NewerVersion
 from schemas.events import Content, DocumentReceived, Event
 from schemas.ports.ledger import ClaimStatus
-from schemas.records import Position, Record, StoredRecord
-from streams.instrumentation import NoInstrumentation
+from schemas.ports.log import OpenSink
+from schemas.topics import Position, Record, StoredRecord
+from streams import stage_consumer
 from streams.partition_sink import ByteBudget, PartitionLimits, PartitionSink
 from streams.publisher import Publisher
 from streams.retry import Backoff
 from streams.runner import StageRunner, WorkItem
-from streams.stage import Emission, PendingEvent, Stage
+from streams.stage import Emission, NoInstrumentation, PendingEvent, Stage
+from streams.stage_consumer import StageConsumer
 from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
+
+
+@dataclass
+class ScriptedSubscription:
+    """A subscriber whose reads end in the given ways, in turn; the last one continues."""
+
+    outcomes: list[Callable[[], Awaitable[None]]]
+    run_count: int = 0
+    reading: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> ScriptedSubscription:
+        return self
+
+    async def run(self) -> None:
+        self.run_count += 1
+        if self.run_count <= len(self.outcomes):
+            await self.outcomes[self.run_count - 1]()
+        else:
+            self.reading.set()
+            await asyncio.Event().wait()
+
+
+async def await_cancelled_future() -> None:
+    waited = asyncio.get_running_loop().create_future()
+    waited.cancel()
+    await waited
+
+
+async def return_normally() -> None:
+    return None
+
+
+async def raise_unavailable() -> None:
+    raise LogUnavailable("away")
+
+
+async def raise_fatal() -> None:
+    raise FatalError("a bug")
+
+
+def make_consumer(readings: ScriptedSubscription) -> StageConsumer:
+    runner: Any = SimpleNamespace(
+        publisher=SimpleNamespace(generation=None),
+        stage=SimpleNamespace(name="probe", serves_all_generations=True),
+    )
+    return StageConsumer(runner, readings, "things", group="g")
+
+
+async def test_ended_subscription_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_consumer, "RETRY_DELAY_S", 0)
+    readings = ScriptedSubscription([await_cancelled_future, return_normally, raise_unavailable])
+    running = asyncio.create_task(make_consumer(readings).run())
+    async with asyncio.timeout(60):
+        await readings.reading.wait()
+    assert readings.run_count == 4
+    running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled()
+
+
+async def test_fatal_error_stops_the_consumer() -> None:
+    readings = ScriptedSubscription([raise_fatal])
+    with pytest.raises(FatalError):
+        await make_consumer(readings).run()
+    assert readings.run_count == 1
+
 
 BOUNDS = PartitionLimits(queue_bytes=1000, stage_bytes=1500, reserved_bytes=200)
 
@@ -34,6 +106,7 @@ BOUNDS = PartitionLimits(queue_bytes=1000, stage_bytes=1500, reserved_bytes=200)
 class GatedRunner:
     """Claims no events once its gate is open."""
 
+    stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     observer: NoInstrumentation = field(default_factory=NoInstrumentation)
     released: list[int] = field(default_factory=list)
@@ -142,8 +215,6 @@ class WeakReferenceableHeaders(dict[str, bytes]):
 class StuckRunner(GatedRunner):
     """The reaction to the first record never ends; the others need none."""
 
-    stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
-
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
         pending_event: Any = PendingEvent(
             Event(UUID(int=1), Content(text="x"), "s", "e", None), ClaimStatus.PENDING
@@ -235,7 +306,6 @@ class OutdatedRunner(GatedRunner):
 
     newer: int = 3
     claimed_offsets: list[list[int]] = field(default_factory=list)
-    stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
         self.claimed_offsets.append([record.position.offset for record in records])
@@ -262,7 +332,6 @@ async def test_records_before_newer_version_are_acknowledged() -> None:
 @dataclass
 class PruningRunner(GatedRunner):
     prune_offsets: list[int] = field(default_factory=list)
-    stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
 
     async def prune(self, topic: str, partition: int, below: int) -> None:
         self.prune_offsets.append(below)

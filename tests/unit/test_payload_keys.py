@@ -19,11 +19,11 @@ from schemas.events import (
     QueryReceived,
 )
 from schemas.events.dead_letters import LogPosition
-from schemas.records import Position, Record, StoredRecord
+from schemas.topics import Position, Record, StoredRecord
 from schemas.values import Origin
+from streams.cloudevents import SIGNATURE_HEADER, UNSIGNED_EVENT, EventSigner
 from streams.codec import Codec
 from streams.payload_keys import SealingKeys
-from streams.signatures import SIGNATURE_HEADER, UNSIGNED_EVENT, EventSigner
 from tests.fakes.key_store import MASTER_KEY, MemoryKeyStore
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

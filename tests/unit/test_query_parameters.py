@@ -9,8 +9,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from tests.support.api_client import api_client
-from tests.support.openapi import build_openapi_document
+from tests.support.api_client import api_client, build_openapi_document
 from tests.unit.api_fakes import DOCUMENT_ID, make_services
 
 ODD_SPELLINGS = (
@@ -48,8 +47,8 @@ async def test_unknown_query_parameter_is_refused(client: httpx2.AsyncClient, na
     assert problem["code"] == "UNKNOWN_PARAMETER"
     assert problem["detail"] == f"Unknown query parameter {name!r}."
     assert problem["remedy"] == (
-        "Known parameters: after, collection, date_from, date_to, external_id, limit, name, state, "
-        "tag, text."
+        "Known parameters: after, collection, date_from, date_to, external_id, limit, name, sort, "
+        "state, tag, text."
     )
 
 

@@ -1,28 +1,204 @@
+""""""
+
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from retrieval.question.query_plan import (
-    find_written_names,
-    plan_query,
+from retrieval.question.answer_values import (
+    choose_cell,
+    choose_value,
+    detect_answer_type,
+    find_value,
 )
+from retrieval.question.query_plan import detect_intent, find_written_names, plan_query
 from retrieval.question.words import LexemeIndex, extract_content_words, guess_language
+from retrieval.ranking import candidate_retrieval
 from retrieval.ranking.candidate_retrieval import choose_channels
-from retrieval.ranking.foreign_hits import filter_foreign_hits, find_foreign_hits
-from retrieval.ranking.routing import choose_route
-from schemas.channels import CHANNELS, LexicalProfile, SemanticProfile
+from retrieval.ranking.fusion import filter_foreign_hits, find_foreign_hits
+from retrieval.ranking.planning import choose_route
+from schemas.channels import CHANNEL_DECLARATIONS, SemanticProfile
+from schemas.planning import Intent
 from schemas.ports.search import Hit
-from schemas.profiles import Profile
-from schemas.questions import SearchRequest
-from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder
-from tests.unit.retrieval_harness import make_harness
+from schemas.profiles import FusionProfile, Profile
+from schemas.questions import QueryRequest, Route, SearchRequest
+from tests.support.api_client import LOCAL_CALLER
+from tests.support.channels import DEFAULT_CHANNELS
+from tests.unit.retrieval_fakes import GuessedLanguageDetector, ScriptedChat
+from tests.unit.retrieval_harness import RUN_ID, make_harness
+
+
+@pytest.mark.parametrize(
+    ("question", "intent"),
+    [
+        ("Why was the ferry out of service?", "why"),
+        ("What is the reason for the delay?", "why"),
+        ("Por que a ponte está fechada?", "why"),
+        ("Porque é que o mercado fecha?", "why"),
+        ("¿Por qué cerró el puente?", "why"),
+        ("Pourquoi le pont est-il fermé ?", "why"),
+        ("Warum ist die Brücke gesperrt?", "why"),
+        ("Compare the two budgets.", "comparison"),
+        ("What is the difference between the summer and the winter timetable?", "comparison"),
+        ("Which is deeper, the Lower Channel or the inner harbour?", "comparison"),
+        ("Is the fee higher than last year?", "comparison"),
+        ("Qual é a diferença entre as duas taxas?", "comparison"),
+        ("How many documents mention the barge?", "counting"),
+        ("In how many contracts is Acme named?", "counting"),
+        ("Quantos contratos referem a caução?", "counting"),
+        ("How many crossings were there in total?", "counting"),
+        ("Quantas travessias houve ao todo?", "counting"),
+        ("Qual é a taxa aplicada no total da fatura?", "factoid"),
+        ("How is Halvik related to the wreck?", "relation"),
+        ("What connects the trust with the dredger?", "relation"),
+        ("Que ligação há entre o banco e a construtora?", "relation"),
+        ("What happens if a crossing is cancelled?", "scenario"),
+        ("Se a presidente estiver ausente, quem decide?", "scenario"),
+        ("How many days of notice must the operator give?", "factoid"),
+        ("For how many days may the crane be idle, more than ten?", "factoid"),
+        ("Quem dirige os bombeiros?", "factoid"),
+        ("Is smoking allowed?", "factoid"),
+        ("MX-200 torque", "lookup"),
+        ("the torque of the pump fell when the seal was replaced in May.", "other"),
+    ],
+)
+def test_intent_follows_the_question(question: str, intent: Intent) -> None:
+    assert detect_intent(question) == intent
+
+
+@pytest.mark.parametrize(
+    ("question", "language", "note"),
+    [
+        ("Why does the lease of the warehouse end?", "en", "no cause was inferred"),
+        ("Is the bearing seal cheaper than the impeller?", "en", "nothing was compared"),
+        ("How many documents name Harbour Estates?", "en", "nothing was counted"),
+        ("Por que os trabalhadores têm férias?", "pt", "nenhuma causa foi deduzida"),
+        ("When does the lease of the warehouse end?", "en", None),
+    ],
+)
+async def test_quotes_say_what_they_cannot_do(
+    question: str, language: str, note: str | None
+) -> None:
+    request = QueryRequest(query=question, language=language)
+    response = await make_harness().make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert response.answer is not None and response.trace.plan is not None
+    marked = [text for text in response.limitations if text.startswith(("Evidence", "Somente"))]
+    assert len(marked) == (note is not None) and (note is None or note in marked[0])
+
+
+async def test_written_answer_is_more_than_evidence() -> None:
+    built = make_harness()
+    sentence = {"text": "The lease of the warehouse ends on 31 March 2027.", "citations": [1]}
+    built.chat = ScriptedChat(
+        {"sufficient": True, "sentences": [sentence], "assumptions": [], "limitations": []}
+    )
+    request = QueryRequest(query="Why does the lease of the warehouse end?")
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert response.answer and not any("Evidence only" in text for text in response.limitations)
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "value"),
+    [
+        (
+            "How much is the fee for the second boat?",
+            "The fee is 210 euros for the first boat and 90 euros for the second.",
+            "90 euros",
+        ),
+        (
+            "How many days may a guest stay?",
+            "Two guests may stay for 14 days and pay 3 keys.",
+            "14",
+        ),
+        (
+            "To how many Nm are the bolts of the QR-35 tightened?",
+            "Bolts are tightened to 45 Nm for the QR-20, 60 Nm for the QR-35.",
+            "60",
+        ),
+        ("How long is the notice?", "Artigo 3.º O prazo é de vinte dias.", "vinte"),
+        ("How many steps are there?", "She counts ninety-seven steps.", "ninety-seven"),
+        ("How many rooms are there?", "A one-way street leads to five rooms.", "five"),
+        ("Who keeps the keys?", "The keys are kept by Nora Kestrel.", "Nora Kestrel"),
+        (
+            "When does the term end?",
+            "It begins on 1 May 2024 and ends on 30 June 2029.",
+            "30 June 2029",
+        ),
+        (
+            "What was the number of employees at the end of 2024?",
+            "At the end of 2024 there were 203 employees in six offices.",
+            "203",
+        ),
+        (
+            "Wie hoch war die Anzahl der Mitarbeiter?",
+            "In sechs Werken arbeiten 203 Mitarbeiter.",
+            "203",
+        ),
+        ("How wide is the QR-20?", "The QR-20 weighs 9.4 kg and is 31 cm wide.", "31"),
+        ("De quanto é a caução?", "A caução é de duas rendas, isto é, 2.300 euros.", "2.300"),
+        ("Who led the trial?", "The trial was led by Dr. Henrike Aldous.", "Dr. Henrike Aldous"),
+        ("Who muted the alarm?", "The alarm was muted in April.", None),
+        # Nothing tells the two numbers apart.
+        ("How many are there?", "Room 12 lies above room 14.", None),
+        ("What does an employee who leaves lose?", "For a year, Nora pays.", None),
+    ],
+)
+def test_value_nearest_to_the_words_of_the_question_is_chosen(
+    question: str, sentence: str, value: str | None
+) -> None:
+    span = choose_value(detect_answer_type(question), sentence, question)
+    assert (sentence[slice(*span)] if span else None) == value
+
+
+def test_form_of_a_word_in_the_question_is_no_answer() -> None:
+    cell = choose_cell(
+        ("Lamp", "Meaning", "Remedy"),
+        ["Flashing blue", "Scale", "Descale the machine"],
+        "What does it mean that the blue lamp flashes?",
+        None,
+    )
+    assert cell == 1
+
+
+def test_heated_feed_water_costs_nothing() -> None:
+    assert detect_answer_type("What is the limit for the feed water temperature?") != "money"
+
+
+SITES = ("Site", "Opened", "Staff")
+
+
+@pytest.mark.parametrize(
+    ("question", "cell"),
+    [
+        ("How many staff does Porto have?", 2),
+        ("When was Porto opened?", 1),
+        ("What about Porto?", None),
+    ],
+)
+def test_cell_under_the_column_of_the_question_is_chosen(question: str, cell: int | None) -> None:
+    answer_type = detect_answer_type(question)
+    assert choose_cell(SITES, ["Porto", "2023", "64"], question, answer_type) == cell
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "value"),
+    [
+        ("What is the speed limit?", "From 6 April it works between buoys 11 and 19.", None),
+        ("What is the speed limit?", "Vessels pass at no more than 6 knots.", "6"),
+        ("What is the weight?", "Weight (kg): 14", "14"),
+        ("How many people use the weight room?", "The weight room has 14 users.", "14"),
+        ("How high is the fee?", "The fee is 3 euros.", "3"),
+    ],
+)
+def test_value_has_the_unit_of_the_dimension(question: str, text: str, value: str | None) -> None:
+    span = find_value(detect_answer_type(question), text, question)
+    assert (text[slice(*span)] if span else None) == value
 
 
 def make_plan(question: str, language: str | None = None):  # type: ignore[no-untyped-def]
-    return plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
+    return plan_query(question, language, GuessedLanguageDetector())
 
 
 @pytest.mark.parametrize(
@@ -74,7 +250,7 @@ class FixedDetector:
 def test_language_is_sure_if_two_indications_agree(
     question: str, detected: str | None, expected: tuple[str, bool]
 ) -> None:
-    plan = plan_query(question, None, FixedDetector(detected), LowercaseNameFolder())
+    plan = plan_query(question, None, FixedDetector(detected))
     assert (plan.language, plan.language_sure) == expected
 
 
@@ -206,8 +382,21 @@ def test_channel_disabled_by_profile_is_not_queried() -> None:
     profile = Profile(semantic=SemanticProfile(enabled=False))
     request = SearchRequest(query="x")
     assert choose_channels(choose_route(request, make_plan("x")).route, request, profile) == tuple(
-        channel for channel in CHANNELS if channel != "semantic"
+        channel for channel in DEFAULT_CHANNELS if channel != "semantic"
     )
+
+
+def test_channel_of_default_weight_0_is_searched_where_it_is_weighed_or_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    declared = [replace(one, weight=0.0) for one in CHANNEL_DECLARATIONS if one.name == "graph"]
+    monkeypatch.setattr(candidate_retrieval, "CHANNEL_DECLARATIONS", declared)
+    route = Route(mode="hybrid", decided_by="rules", reason="")
+    asked, named = SearchRequest(query="x"), SearchRequest(query="x", channels=["graph"])
+    weighed, unweighed = (Profile(fusion=FusionProfile(graph=weight)) for weight in (0.5, 0))
+    assert choose_channels(route, asked, unweighed) == ()
+    assert choose_channels(route, asked, weighed) == ("graph",)
+    assert choose_channels(route, named, unweighed) == ("graph",)
 
 
 def test_foreign_language_hits_are_dropped_only_in_large_corpus() -> None:
@@ -215,8 +404,6 @@ def test_foreign_language_hits_are_dropped_only_in_large_corpus() -> None:
     hits = [Hit(view.chunk_id, view.document_id, 1.0) for view in index.views.values()]
     plan = make_plan("Quantos dias de férias têm os trabalhadores?")
     assert len(find_foreign_hits(hits, index.views, plan)) == len(hits) - 1
-    small, smaller = LexicalProfile(), LexicalProfile(foreign_below=100)
-    assert len(filter_foreign_hits(hits, index.views, plan, small, corpus_size=200)) == 1
-    assert filter_foreign_hits(hits, index.views, plan, small, corpus_size=199) == hits
-    assert len(filter_foreign_hits(hits, index.views, plan, smaller, corpus_size=199)) == 1
+    assert len(filter_foreign_hits(hits, index.views, plan, corpus_size=200)) == 1
+    assert filter_foreign_hits(hits, index.views, plan, corpus_size=199) == hits
     assert find_foreign_hits(hits, index.views, make_plan("férias 2024")) == []

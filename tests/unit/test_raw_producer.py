@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from engines.blobs import open_blobs
-from schemas.records import Position, StoredRecord
 from schemas.sources import EmittedState, FolderSource, SourceSpec
+from schemas.topics import Position, StoredRecord
 from streams.codec import Codec
 from streams.sources.emitter import SourceDocument
 from streams.sources.raw_producer import RawProducer

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import InvalidRequest
-from schemas.records import Position, Record, StoredRecord
 from schemas.replay_requests import OffsetRange, ReplayRequest
+from schemas.topics import Position, Record, StoredRecord
 from services.replay.replay_worker import RecordFilter
 from services.replay.service import (
     build_not_retained_error,

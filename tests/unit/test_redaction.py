@@ -11,22 +11,18 @@ from uuid import UUID
 import pytest
 
 from retrieval.answering.generative_answer import PartialAnswer
+from retrieval.ranking.query_context import Clock
 from retrieval.redaction import MASK, Passage, Redactor, holds_quote
 from retrieval.runs.answer_cache import AnswerCache
 from retrieval.runs.lineage.hops import QuotePosition
 from retrieval.runs.rerun import rerun_run
-from retrieval.timing import Clock
 from schemas.profiles import Profile, RedactionProfile
 from schemas.questions import AnswerDelta, Progress, QueryRequest, SearchRequest
 from schemas.values import IdentifierKind
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import (
-    PunctuationSentenceSplitter,
-    ScriptedChat,
-    SteppingClock,
-)
-from tests.unit.retrieval_harness import RetrievalHarness, make_harness
-from tests.unit.run_rows import RUN_ID, FakeRecordedTexts, make_run_row
+from tests.unit.retrieval_fakes import ScriptedChat, SteppingClock
+from tests.unit.retrieval_harness import RUN_ID, RetrievalHarness, make_harness
+from tests.unit.run_rows import FakeRecordedTexts, make_run_row
 
 KINDS = list(get_args(IdentifierKind))
 IDENTIFIERS = {
@@ -112,7 +108,8 @@ def list_event_texts(built: RetrievalHarness) -> list[str]:
 async def test_no_identifier_leaves_a_quoted_answer_or_its_run(question: str) -> None:
     built = make_redacted_harness()
     retriever = built.make_retriever()
-    request = QueryRequest(query=question, profile="redacted", explain=True, debug=True)
+    options: dict[str, Any] = {"explain": True, "debug": True, "return_text": True}
+    request = QueryRequest(query=question, profile="redacted", **options)
     response = await retriever.query(LOCAL_CALLER, request, RUN_ID)
     assert find_canaries(response.model_dump_json(), *list_event_texts(built)) == []
     assert response.redacted > 0 or response.refused
@@ -132,7 +129,9 @@ async def test_the_same_questions_show_identifiers_without_redaction() -> None:
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_no_identifier_leaves_search_results(question: str) -> None:
     built = make_redacted_harness()
-    request = SearchRequest(query=question, profile="redacted", explain=True, k=40)
+    request = SearchRequest(
+        query=question, profile="redacted", explain=True, k=40, return_text=True
+    )
     response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
     assert find_canaries(response.model_dump_json(), *list_event_texts(built)) == []
     assert response.redacted > 0
@@ -213,9 +212,7 @@ async def test_rerun_masks_again_and_gives_the_same_answer(question: str) -> Non
     request = QueryRequest(query=question, profile="redacted")
     await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
     row = {"run_record": None, "response": None, **make_run_row(built)}
-    rerun = await rerun_run(
-        row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
-    )
+    rerun = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
     assert rerun.same, rerun.differences
     assert find_canaries(json.dumps(row), rerun.response.model_dump_json()) == []
 
@@ -250,8 +247,7 @@ def test_identifier_that_touches_a_word_is_masked() -> None:
 
 
 @pytest.mark.parametrize(
-    "identifier",
-    ["536-22-\n8714", "+1 415\n555 2671", "4539 5787\n6362 1486", "529.982.247-\n25"],
+    "identifier", ["536-22-\n8714", "+1 415\n555 2671", "4539 5787\n6362 1486", "529.982.247-\n25"]
 )
 async def test_identifier_across_a_line_break_is_masked(identifier: str) -> None:
     built = make_redacted_harness()
@@ -296,9 +292,8 @@ async def test_identifier_that_two_passages_divide_is_masked(
     answer = await retriever.query(
         LOCAL_CALLER, QueryRequest(query=question, profile="redacted", explain=True), RUN_ID
     )
-    found = await retriever.search(
-        LOCAL_CALLER, SearchRequest(query=question, profile="redacted", explain=True), RUN_ID
-    )
+    request = SearchRequest(query=question, profile="redacted", explain=True, return_text=True)
+    found = await retriever.search(LOCAL_CALLER, request, RUN_ID)
     texts = [answer.model_dump_json(), found.model_dump_json(), *list_event_texts(built)]
     prompts = [text for prompt in chat.prompts for text in prompt]
     joined = "".join([*texts, *prompts])

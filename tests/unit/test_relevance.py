@@ -1,25 +1,33 @@
-"""Rules of refusal: each number of the profile moves the decision."""
+"""Rules of refusal: each number moves the decision."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from retrieval.question.query_plan import QueryPlan, plan_query
 from retrieval.ranking.candidate_retrieval import ChannelCandidates
-from retrieval.ranking.parent_expansion import RankedParent
-from retrieval.ranking.relevance import RelevanceDecision, check_relevance, rate_confidence
-from schemas.answer_profiles import AnswerProfile, RelevanceProfile
-from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder, WordReranker
+from retrieval.ranking.passages import RankedParent
+from retrieval.ranking.relevance import (
+    RelevanceDecision,
+    check_relevance,
+    lower_confidence,
+    rate_confidence,
+)
+from schemas.answer_profiles import AnswerProfile
+from schemas.questions import Confidence
+from tests.unit.retrieval_fakes import GuessedLanguageDetector, WordReranker
 from tests.unit.retrieval_memory_index import make_contexts
 
-QUESTION = "warranty months pump"
-IDF = {"english": {"warranty": 1.0, "months": 1.0, "pump": 1.0}}
+QUESTION = "seal rotor pump"
+LONG_QUESTION = "seal rotor pump bolt gasket shaft motor disc"
+IDF = {"english": dict.fromkeys(LONG_QUESTION.split(), 1.0)}
 
 
 def plan(question: str = QUESTION) -> QueryPlan:
-    return plan_query(question, "en", GuessedLanguageDetector(), LowercaseNameFolder())
+    return plan_query(question, "en", GuessedLanguageDetector())
 
 
 def make_parents(*scored_texts: tuple[str, float | None]) -> list[RankedParent]:
@@ -30,60 +38,65 @@ def make_parents(*scored_texts: tuple[str, float | None]) -> list[RankedParent]:
     ]
 
 
-def check(parents: list[RankedParent], rules: RelevanceProfile) -> RelevanceDecision:
+def check(parents: list[RankedParent], question: str = QUESTION) -> RelevanceDecision:
     reranker = WordReranker(threshold=0.5) if parents[0].rerank_score is not None else None
-    return check_relevance(parents, plan(), IDF, reranker, None, AnswerProfile(relevance=rules))
+    return check_relevance(parents, plan(question), IDF, reranker, None, AnswerProfile())
 
 
 @pytest.mark.parametrize(
-    ("rules", "threshold"),
+    ("question", "text", "threshold"),
     [
-        # The passage holds one of three words: coverage 1/3.
-        ({"max_rise": 1.0}, 0.5 + 0.5 * (0.75 - 1 / 3)),
-        ({}, 0.5 + 0.15),
-        ({"max_rise": 0.0}, 0.5),
-        ({"word_weight": 0.0}, 0.5),
-        ({"max_rise": 1.0, "word_weight": 1.0}, 0.5 + (0.75 - 1 / 3)),
-        ({"max_rise": 1.0, "usual_coverage": 0.25}, 0.5 + 0.5 * (0.25 - 1 / 3)),
-        ({"max_rise": 1.0, "few_keywords": 1}, 0.5 + 0.5 / 3 * (0.75 - 1 / 3)),
+        # Shares of the words: all, two thirds, and a third, which raises it no more than .15.
+        (QUESTION, QUESTION, 0.5 + 0.5 * (0.75 - 1)),
+        (QUESTION, "seal rotor", 0.5 + 0.5 * (0.75 - 2 / 3)),
+        (QUESTION, "pump", 0.5 + 0.15),
+        # Eight words, twice as many as are few.
+        (LONG_QUESTION, LONG_QUESTION, 0.5 + 0.25 * (0.75 - 1)),
     ],
 )
-def test_missing_words_move_the_threshold_by_the_profile(
-    rules: dict[str, float], threshold: float
-) -> None:
-    decision = check(make_parents(("pump", 0.6)), RelevanceProfile.model_validate(rules))
+def test_missing_words_move_the_threshold(question: str, text: str, threshold: float) -> None:
+    decision = check(make_parents((text, 0.6)), question)
     assert decision.threshold == pytest.approx(threshold)
 
 
-@pytest.mark.parametrize("factor", [0.5, 0.85, 1.0])
-def test_threshold_of_foreign_passage_is_the_profile_s_share(factor: float) -> None:
+def test_threshold_of_foreign_passage_is_lower() -> None:
     [parent] = make_parents(("bomba", 0.6))
     chunk = replace(parent.best.chunk, language="pt")
     foreign = replace(parent, best=replace(parent.best, chunk=chunk))
-    decision = check([foreign], RelevanceProfile(foreign_factor=factor))
-    assert decision.threshold == pytest.approx(0.5 * factor)
+    assert check([foreign]).threshold == pytest.approx(0.5 * 0.85)
 
 
-@pytest.mark.parametrize(("passages", "is_refused"), [(1, True), (2, False)])
-def test_only_the_profile_s_number_of_passages_is_judged(passages: int, is_refused: bool) -> None:
-    parents = make_parents(("pump", 0.1), ("warranty months pump", 0.9))
-    assert check(parents, RelevanceProfile(passages=passages)).refused is is_refused
+@pytest.mark.parametrize(("n_weak", "is_refused"), [(2, False), (3, True)])
+def test_only_the_best_three_passages_are_judged(n_weak: int, is_refused: bool) -> None:
+    parents = make_parents(*[("pump", 0.1)] * n_weak, (QUESTION, 0.9))
+    assert check(parents).refused is is_refused
 
 
-@pytest.mark.parametrize(("min_coverage", "is_refused"), [(0.3, False), (0.4, True)])
-def test_coverage_without_reranker_is_compared_with_the_profile_s(
-    min_coverage: float, is_refused: bool
-) -> None:
-    decision = check(make_parents(("pump", None)), RelevanceProfile(min_coverage=min_coverage))
-    assert decision.refused is is_refused and decision.threshold == min_coverage
+@pytest.mark.parametrize(("question", "is_refused"), [(QUESTION, False), (LONG_QUESTION, True)])
+def test_a_quarter_of_the_words_is_enough_without_reranker(question: str, is_refused: bool) -> None:
+    decision = check(make_parents(("pump", None)), question)
+    assert decision.refused is is_refused and decision.threshold == 0.25
 
 
-@pytest.mark.parametrize(("factor", "level"), [(1.2, "high"), (2.0, "low")])
-def test_clear_factor_separates_high_from_low_confidence(factor: float, level: str) -> None:
-    relevance = RelevanceDecision(False, 0.7, 0.5, 0.0, "rules")
-    contexts = make_contexts("pump", "warranty")
+@pytest.mark.parametrize(("best", "level"), [(0.61, "high"), (0.59, "low")])
+def test_clear_match_separates_high_from_low_confidence(best: float, level: str) -> None:
+    relevance = RelevanceDecision(False, best, 0.5, 0.0, "rules")
+    contexts = make_contexts("pump", "seal")
     candidates = ChannelCandidates({}, {}, {}, frozenset(), None, (), None)
-    confidence = rate_confidence(
-        relevance, contexts, candidates, RelevanceProfile(clear_factor=factor)
-    )
-    assert confidence.level == level
+    assert rate_confidence(relevance, contexts, candidates).level == level
+
+
+def test_score_follows_level_and_within_it_probability() -> None:
+    levels: tuple[Literal["low", "medium", "high"], ...] = ("low", "medium", "high")
+    ordered = [
+        Confidence(level=level, reasons=[], probability=probability)
+        for level in levels
+        for probability in (0.1, None, 0.9)
+    ]
+    assert [answer.score for answer in ordered] == sorted({answer.score for answer in ordered})
+    # A disagreement moves the same probability a level down.
+    assert lower_confidence(ordered[8], "the documents disagree").score == ordered[5].score
+    stored = ordered[8].model_dump(mode="json")
+    assert Confidence.model_validate(stored) == ordered[8]
+    del stored["score"]  # as in responses that were recorded without one
+    assert Confidence.model_validate(stored) == ordered[8]

@@ -8,32 +8,33 @@ from uuid import UUID
 
 import pytest
 
+from retrieval import retriever
 from schemas.answer_profiles import AnswerProfile
 from schemas.channels import CHANNELS, GraphProfile, GraphStrategy
-from schemas.errors import DatabaseUnavailable, EngineUnavailable, InvalidRequest
+from schemas.errors import DatabaseUnavailable, NotFound
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import QueryEmbedding, RerankPassage, RerankScore, TokenWeighting
 from schemas.ports.search import EntitySeed
-from schemas.profiles import Profile, RerankProfile
+from schemas.profiles import FusionProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
 from tests.support.api_client import LOCAL_CALLER
+from tests.support.channels import DEFAULT_CHANNELS
 from tests.unit.retrieval_fakes import ScriptedChat, WordReranker
-from tests.unit.retrieval_harness import LEASE, PUMP, RetrievalHarness, make_harness
+from tests.unit.retrieval_harness import (
+    COST_QUESTION,
+    LEASE,
+    PUMP,
+    RUN_ID,
+    RetrievalHarness,
+    make_harness,
+)
 
-RUN_ID = UUID(int=7)
-COST_QUESTION = "How much does the replacement of the bearing cost?"
 SCRIPTED_CHANNELS = ["lexical", "semantic", "graph"]
 """Channels whose calls `MemoryIndex` counts and can fail; tests of those calls search no others."""
 
 
 async def test_search_ranks_answering_passage_first_with_explanation() -> None:
-    response = (
-        await make_harness()
-        .make_retriever()
-        .search(
-            LOCAL_CALLER, SearchRequest(query=COST_QUESTION, mode="hybrid", explain=True), RUN_ID
-        )
-    )
+    response = await make_harness().search(mode="hybrid", explain=True)
     best = response.results[0]
     assert best.external_id == "pump"
     assert best.channels["lexical"].rank == 1 and best.channels["semantic"].rank <= 2
@@ -41,15 +42,11 @@ async def test_search_ranks_answering_passage_first_with_explanation() -> None:
         best.explanation is not None
         and {"lexical_z", "semantic_z", "rerank_z", "fused", "score"} <= best.explanation.keys()
     )
-    assert response.trace.channels_used == list(CHANNELS) and response.trace.lexical == "exact"
+    assert response.trace.channels_used == DEFAULT_CHANNELS and response.trace.lexical == "exact"
 
 
 async def test_explained_parts_sum_to_score() -> None:
-    response = (
-        await make_harness()
-        .make_retriever()
-        .search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, explain=True), RUN_ID)
-    )
+    response = await make_harness().search(explain=True)
     for result in response.results:
         parts = result.explanation
         assert parts is not None
@@ -62,9 +59,7 @@ async def test_explained_parts_sum_to_score() -> None:
 
 async def test_query_answers_with_verified_quote_and_highlighted_value() -> None:
     built = make_harness()
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
-    )
+    response = await built.query()
     assert not response.refused and response.answer is not None
     assert response.answer.startswith("The replacement costs **18,740 euros**. [1]")
     lead = response.citations[0]
@@ -78,9 +73,7 @@ async def test_quotes_are_scored_by_stored_states_without_embedding() -> None:
     built = RetrievalHarness()
     # Without a title: the stored states of the fakes leave it out.
     built.add("pump", PUMP)
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
-    )
+    response = await built.query()
     assert response.citations[0].quote == "The replacement costs 18,740 euros."
     assert built.embedder.embedded_texts == []
 
@@ -90,65 +83,21 @@ async def test_quotes_are_embedded_when_stored_states_do_not_suit() -> None:
     # Without a title: the stored states of the fakes leave it out.
     built.add("pump", PUMP)
     built.embedder.is_locating = False
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
-    )
+    response = await built.query()
     assert response.citations[0].quote == "The replacement costs 18,740 euros."
     assert "The replacement costs 18,740 euros." in built.embedder.embedded_texts
 
 
-@pytest.mark.parametrize("count", [2, 5])
-async def test_profile_limits_sentences_to_embed(count: int) -> None:
+async def test_at_most_24_sentences_are_embedded() -> None:
     built = RetrievalHarness()
-    built.add("pump", " ".join(f"The replacement number {n} costs {n} euros." for n in range(9)))
+    built.add("pump", " ".join(f"The replacement number {n} costs {n} euros." for n in range(30)))
     built.embedder.is_locating = False
-    overrides = {"rerank": {"sentences": count}}
-    request = QueryRequest(query=COST_QUESTION, overrides=overrides)
-    await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
-    assert len(built.embedder.embedded_texts) == count
-
-
-@pytest.mark.parametrize("limit", [1, 2])
-async def test_profile_limits_mentions_that_the_graph_searches(limit: int) -> None:
-    built = RetrievalHarness()
-    built.add("pump", "The pump hums.", "The pump rests.", "The pump leaks.", names=("pump",))
-    request = SearchRequest(
-        query="Which pump?", mode="graph", overrides={"graph": {"max_mentions": limit}}
-    )
-    response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
-    assert response.trace.channels["graph"].returned == limit
-
-
-async def test_every_quote_matches_its_span() -> None:
-    built = make_harness()
-    for question in (
-        COST_QUESTION,
-        "When does the lease of the warehouse end?",
-        "Who keeps the training records?",
-        "Quantos dias de férias têm os trabalhadores?",
-    ):
-        response = await built.make_retriever().query(
-            LOCAL_CALLER, QueryRequest(query=question), RUN_ID
-        )
-        assert response.citations, question
-        for citation in response.citations:
-            markdown = built.index.markdown[citation.document_id]
-            assert (
-                markdown[citation.spans[0].char_start : citation.spans[-1].char_end]
-                == citation.quote
-            )
+    await built.query()
+    assert len(built.embedder.embedded_texts) == 24
 
 
 async def test_table_row_is_quoted_with_header() -> None:
-    response = (
-        await make_harness()
-        .make_retriever()
-        .query(
-            LOCAL_CALLER,
-            QueryRequest(query="What is the price of the impeller from Borealis?"),
-            RUN_ID,
-        )
-    )
+    response = await make_harness().query("What is the price of the impeller from Borealis?")
     assert response.citations[0].quote == "| Impeller | 310 EUR | Borealis |"
     assert response.citations[0].header == ["Part", "Price", "Supplier"]
     assert response.answer is not None and "Price: **310 EUR**" in response.answer
@@ -176,9 +125,7 @@ async def test_unanswerable_question_is_refused_in_its_language(
     built.chat = ScriptedChat(
         {"sufficient": True, "sentences": [], "assumptions": [], "limitations": []}
     )
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=question), RUN_ID
-    )
+    response = await built.query(question)
     assert response.refused and response.answer is None and response.code == "NO_SUITABLE_CONTEXT"
     assert (
         response.language == language
@@ -210,17 +157,9 @@ async def test_unknown_collection_is_reported() -> None:
         "There is no collection 'typo'.",
     )
     assert "There is no collection 'typo'." in refused.limitations
-    both = await built.make_retriever().query(
-        LOCAL_CALLER,
-        QueryRequest(query=COST_QUESTION, filters=Filters(collections=["plans", "typo"])),
-        RUN_ID,
-    )
+    both = await built.query(filters=Filters(collections=["plans", "typo"]))
     assert not both.refused and "There is no collection 'typo'." in both.limitations
-    searched = await built.make_retriever().search(
-        LOCAL_CALLER,
-        SearchRequest(query=COST_QUESTION, filters=Filters(collections=["typo"])),
-        RUN_ID,
-    )
+    searched = await built.search(filters=Filters(collections=["typo"]))
     assert searched.trace.notes == ["There is no collection 'typo'."]
 
 
@@ -248,20 +187,14 @@ async def test_unread_parts_of_found_documents_are_limitations() -> None:
 async def test_background_score_is_subtracted_before_threshold() -> None:
     built = make_harness()
     built.embedder.background = 0.9
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
-    )
+    response = await built.query()
     assert response.code == "NO_SUITABLE_CONTEXT"
 
 
 async def test_cross_language_question_has_its_own_threshold() -> None:
     built = make_harness()
-    own = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
-    )
-    foreign = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, language="de"), RUN_ID
-    )
+    own = await built.query()
+    foreign = await built.query(language="de")
     assert own.trace.threshold == pytest.approx(0.375), (
         "the passages contain all words, so less than the engine's .5 is enough"
     )
@@ -271,14 +204,8 @@ async def test_cross_language_question_has_its_own_threshold() -> None:
 async def test_words_missing_from_every_passage_raise_threshold() -> None:
     built = make_harness()
     built.reranker = WordReranker(threshold=0.6)
-    answered = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
-    )
-    missed = await built.make_retriever().query(
-        LOCAL_CALLER,
-        QueryRequest(query="Which mechanic greased the bearing of the coolant pump in Oslo?"),
-        RUN_ID,
-    )
+    answered = await built.query()
+    missed = await built.query("Which mechanic greased the bearing of the coolant pump in Oslo?")
     assert not answered.refused and missed.code == "NO_SUITABLE_CONTEXT"
     assert missed.trace.max_rerank_score is not None and missed.trace.max_rerank_score > 0.6, (
         "its score alone would pass"
@@ -305,11 +232,7 @@ async def test_long_question_raises_threshold_less() -> None:
 async def test_word_coverage_ignored_for_replacing_reranker() -> None:
     built = make_harness()
     built.reranker = WordReranker(role="replaces", threshold=0.3)
-    response = await built.make_retriever().query(
-        LOCAL_CALLER,
-        QueryRequest(query="Which mechanic greased the bearing of the coolant pump in Oslo?"),
-        RUN_ID,
-    )
+    response = await built.query("Which mechanic greased the bearing of the coolant pump in Oslo?")
     assert response.trace.threshold == 0.3
 
 
@@ -323,9 +246,7 @@ async def test_word_coverage_ignored_for_replacing_reranker() -> None:
 async def test_question_of_function_words_is_refused(question: str, begins: str) -> None:
     built = make_harness()
     built.reranker = WordReranker(threshold=-1.0)
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=question), RUN_ID
-    )
+    response = await built.query(question)
     assert (
         response.code == "NO_SUITABLE_CONTEXT"
         and response.message is not None
@@ -337,9 +258,7 @@ async def test_question_of_function_words_is_refused(question: str, begins: str)
 async def test_one_relevant_passage_is_enough() -> None:
     built = make_harness()
     built.add("bearings", "Bearing oil, bearing grease, bearing seals.", language="de")
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
-    )
+    response = await built.query()
     assert response.answer is not None and "18,740" in response.answer
 
 
@@ -347,9 +266,7 @@ async def test_profile_can_disable_refusal() -> None:
     built = make_harness()
     built.embedder.background = 0.9
     built.profiles = [Profile(name="bold", answer=AnswerProfile(refuse=False))]
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="bold"), RUN_ID
-    )
+    response = await built.query(profile="bold")
     assert response.answer is not None and response.confidence.level == "low"
 
 
@@ -376,9 +293,7 @@ async def test_failing_channel_is_reported_and_others_answer(channel: str) -> No
     built.index.channel_errors["link" if channel == "graph" else channel] = DatabaseUnavailable(
         "the server closed the connection"
     )
-    response = await built.make_retriever().search(
-        LOCAL_CALLER, SearchRequest(query=COST_QUESTION, channels=SCRIPTED_CHANNELS), RUN_ID
-    )
+    response = await built.search(channels=SCRIPTED_CHANNELS)
     assert response.results[0].external_id == "pump"
     assert (
         list(response.trace.channels_failed) == [channel]
@@ -390,9 +305,7 @@ async def test_failing_channel_is_reported_and_others_answer(channel: str) -> No
 async def test_bug_in_a_channel_affects_only_that_channel() -> None:
     built = make_harness()
     built.index.channel_errors["lexical"] = RuntimeError("index out of range")
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, channels=SCRIPTED_CHANNELS), RUN_ID
-    )
+    response = await built.query(channels=SCRIPTED_CHANNELS)
     assert response.citations[0].external_id == "pump"
     assert response.trace.channels_failed == {
         "lexical": "CHANNEL_FAILED: RuntimeError: index out of range"
@@ -413,9 +326,7 @@ async def test_channel_timeout_affects_only_that_channel() -> None:
 
     built.index.link_entities = link  # type: ignore[method-assign]
     built.profiles = [Profile(name="hasty", graph=GraphProfile(timeout_s=0.01))]
-    response = await built.make_retriever().search(
-        LOCAL_CALLER, SearchRequest(query=COST_QUESTION, profile="hasty"), RUN_ID
-    )
+    response = await built.search(profile="hasty")
     assert response.results[0].external_id == "pump"
     assert response.trace.channels_failed == {"graph": "TIMED_OUT: Timed out after 0.01 s."}
 
@@ -423,9 +334,7 @@ async def test_channel_timeout_affects_only_that_channel() -> None:
 async def test_embedder_bug_leaves_other_channels() -> None:
     built = make_harness()
     built.embedder.embed_query = _raise_runtime_error  # type: ignore[method-assign]
-    response = await built.make_retriever().search(
-        LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
-    )
+    response = await built.search()
     assert response.results[0].external_id == "pump" and list(response.trace.channels_failed) == [
         "semantic"
     ]
@@ -440,40 +349,23 @@ async def test_query_fails_when_every_channel_fails() -> None:
     for call in ("lexical", "semantic", "link"):
         built.index.channel_errors[call] = DatabaseUnavailable("gone")
     with pytest.raises(DatabaseUnavailable):
-        await built.make_retriever().search(
-            LOCAL_CALLER, SearchRequest(query=COST_QUESTION, channels=SCRIPTED_CHANNELS), RUN_ID
-        )
+        await built.search(channels=SCRIPTED_CHANNELS)
 
 
 async def test_embedder_outage_leaves_lexical_and_graph_channels() -> None:
     built = make_harness()
     built.embedder.unavailable = True
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
-    )
+    response = await built.query()
     assert response.citations[0].external_id == "pump"
     assert "semantic" in response.trace.channels_failed and response.trace.reranker is None
     assert any("not reranked" in note for note in response.trace.notes)
-
-
-async def test_reranker_outage_keeps_fused_order_with_note() -> None:
-    built = make_harness()
-    built.reranker.unavailable = True  # type: ignore[union-attr]
-    response = await built.make_retriever().search(
-        LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
-    )
-    assert response.results[0].external_id == "pump" and response.trace.notes == [
-        "not reranked: the reranker does not answer"
-    ]
 
 
 async def test_candidates_beyond_rerank_depth_follow_with_lower_scores() -> None:
     built = make_harness()
     built.reranker = WordReranker(role="replaces")
     built.profiles = [Profile(name="few", rerank=RerankProfile(parents=3))]
-    response = await built.make_retriever().search(
-        LOCAL_CALLER, SearchRequest(query=COST_QUESTION, profile="few", explain=True), RUN_ID
-    )
+    response = await built.search(profile="few", explain=True)
     scores = [result.score for result in response.results]
     seen = [result.explanation["rerank_score"] for result in response.results if result.explanation]
     assert scores == sorted(scores, reverse=True) and len(scores) == 10
@@ -496,9 +388,7 @@ async def test_reranker_timeout_keeps_fused_order_and_skips_quote_reranking() ->
     built = make_harness()
     built.reranker = Silent(role="replaces")
     built.profiles = [Profile(name="quick", rerank=RerankProfile(timeout_s=0.01))]
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="quick"), RUN_ID
-    )
+    response = await built.query(profile="quick")
     assert (
         response.answer is not None
         and "18,740" in response.answer
@@ -578,9 +468,7 @@ async def test_reranking_weighs_less_within_a_named_document(question: str, weig
 async def test_passages_without_token_states_are_ranked_and_counted() -> None:
     built = make_harness()
     del built.blobs.data["states/lease"]
-    response = await built.make_retriever().search(
-        LOCAL_CALLER, SearchRequest(query="When does the lease of the warehouse end?"), RUN_ID
-    )
+    response = await built.search("When does the lease of the warehouse end?")
     assert "lease" in [result.external_id for result in response.results]
     assert any("without token states" in note for note in response.trace.notes)
 
@@ -588,14 +476,10 @@ async def test_passages_without_token_states_are_ranked_and_counted() -> None:
 async def test_search_without_reranker_reads_each_chunk_once() -> None:
     built = make_harness()
     built.profiles = [Profile(name="plain", rerank=RerankProfile(reranker="none"))]
-    await built.make_retriever().search(
-        LOCAL_CALLER,
-        SearchRequest(
-            query="How much does the bearing of the coolant pump cost?",
-            profile="plain",
-            channels=SCRIPTED_CHANNELS,
-        ),
-        RUN_ID,
+    await built.search(
+        "How much does the bearing of the coolant pump cost?",
+        profile="plain",
+        channels=SCRIPTED_CHANNELS,
     )
     assert built.index.call_counts - Counter(chunks=3) == {
         "snapshot": 1,
@@ -613,9 +497,7 @@ async def test_search_without_reranker_reads_each_chunk_once() -> None:
 
 async def test_only_requested_channels_are_queried() -> None:
     built = make_harness()
-    response = await built.make_retriever().search(
-        LOCAL_CALLER, SearchRequest(query=COST_QUESTION, channels=["lexical"]), RUN_ID
-    )
+    response = await built.search(channels=["lexical"])
     assert (
         response.trace.channels_used == ["lexical"]
         and built.index.call_counts["semantic"] == built.index.call_counts["link"] == 0
@@ -623,39 +505,17 @@ async def test_only_requested_channels_are_queried() -> None:
 
 
 async def test_requested_mode_overrides_routing() -> None:
-    response = (
-        await make_harness()
-        .make_retriever()
-        .search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, mode="vector"), RUN_ID)
-    )
+    response = await make_harness().search(mode="vector")
     assert (response.trace.route.mode, response.trace.route.decided_by) == ("vector", "request")
     assert "graph" not in response.trace.channels_used
 
 
 async def test_graph_mode_escalates_to_hybrid_when_nothing_relevant() -> None:
     question = 'What is the relationship between "Unknown Alpha" and "Unknown Beta"?'
-    response = (
-        await make_harness()
-        .make_retriever()
-        .search(LOCAL_CALLER, SearchRequest(query=question), RUN_ID)
-    )
+    response = await make_harness().search(question)
     assert response.trace.route.mode == "hybrid" and response.trace.route.escalated_from == "graph"
-    graph_only = (
-        await make_harness()
-        .make_retriever()
-        .search(LOCAL_CALLER, SearchRequest(query=question, mode="graph"), RUN_ID)
-    )
+    graph_only = await make_harness().search(question, mode="graph")
     assert graph_only.trace.route.mode == "graph" and graph_only.results == []
-
-
-async def test_unknown_profile_error_lists_profiles() -> None:
-    with pytest.raises(InvalidRequest, match="'nope'") as error:
-        await (
-            make_harness()
-            .make_retriever()
-            .search(LOCAL_CALLER, SearchRequest(query="x", profile="nope"), RUN_ID)
-        )
-    assert "default" in error.value.remedy
 
 
 async def test_title_counts_only_without_a_named_document() -> None:
@@ -675,21 +535,13 @@ async def test_title_counts_only_without_a_named_document() -> None:
 
 
 async def test_filters_apply_to_every_channel() -> None:
-    response = (
-        await make_harness()
-        .make_retriever()
-        .search(
-            LOCAL_CALLER,
-            SearchRequest(query=COST_QUESTION, filters=Filters(external_ids=["lease"])),
-            RUN_ID,
-        )
-    )
+    response = await make_harness().search(filters=Filters(external_ids=["lease"]))
     assert {result.external_id for result in response.results} == {"lease"}
 
 
 async def test_query_events_contain_all_scores() -> None:
     built = make_harness()
-    await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    await built.query()
     came, went = built.published_events
     assert isinstance(came, QueryReceived) and isinstance(went, QueryAnswered)
     assert came.run_id == went.run_id == RUN_ID and came.kind == "query"
@@ -708,27 +560,10 @@ async def test_contexts_fit_token_budget() -> None:
     built = make_harness()
     built.profiles = [Profile(name="small", answer=AnswerProfile(context_tokens=100, trim=0.0))]
     built.add("long", "word " * 2000 + "The zebra eats grass.")
-    short = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="small"), RUN_ID
-    )
+    short = await built.query(profile="small")
     assert 1 <= len(short.contexts) <= 3
-    long = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query="What does the zebra eat?", profile="small"), RUN_ID
-    )
+    long = await built.query("What does the zebra eat?", profile="small")
     assert [context.external_id for context in long.contexts] == ["long"]
-
-
-async def test_chat_outage_falls_back_to_extractive_answer() -> None:
-    built = make_harness()
-    built.chat = ScriptedChat(EngineUnavailable("connection refused"))
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
-    )
-    assert response.answer is not None and "18,740" in response.answer
-    assert (
-        "connection refused" in response.limitations[0]
-        and response.trace.models["answer"] == "extractive"
-    )
 
 
 async def test_insufficient_context_is_a_refusal() -> None:
@@ -741,9 +576,7 @@ async def test_insufficient_context_is_a_refusal() -> None:
             "limitations": ["no price is given"],
         }
     )
-    response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
-    )
+    response = await built.query()
     assert (
         response.code == "INSUFFICIENT_CONTEXT"
         and response.answer is None
@@ -752,29 +585,15 @@ async def test_insufficient_context_is_a_refusal() -> None:
 
 
 async def test_results_carry_location_of_best_child() -> None:
-    response = (
-        await make_harness()
-        .make_retriever()
-        .search(
-            LOCAL_CALLER, SearchRequest(query="When does the lease of the warehouse end?"), RUN_ID
-        )
-    )
+    response = await make_harness().search("When does the lease of the warehouse end?")
     best = response.results[0]
     assert best.external_id == "lease" and best.snippet == LEASE and best.section == "Part 1"
     assert best.link == f"/v1/documents/{best.document_id}/file#page=1"
 
 
 async def test_debug_query_returns_candidates_and_numbers() -> None:
-    plain = (
-        await make_harness()
-        .make_retriever()
-        .query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
-    )
-    response = (
-        await make_harness()
-        .make_retriever()
-        .query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, debug=True), RUN_ID)
-    )
+    plain = await make_harness().query()
+    response = await make_harness().query(debug=True)
     assert plain.debug is None
     assert response.debug is not None
     assert {str(citation.chunk_id) for citation in response.citations} <= {
@@ -786,12 +605,8 @@ async def test_debug_query_returns_candidates_and_numbers() -> None:
 async def test_dry_run_matches_search_and_query_without_events() -> None:
     built = make_harness()
     for question in (COST_QUESTION, "Which emperor conquered Gaul and Britannia?"):
-        found = await built.make_retriever().search(
-            LOCAL_CALLER, SearchRequest(query=question), RUN_ID
-        )
-        answer = await built.make_retriever().query(
-            LOCAL_CALLER, QueryRequest(query=question), RUN_ID
-        )
+        found = await built.search(question)
+        answer = await built.query(question)
         n_published = len(built.published_events)
         searched = await built.make_retriever().dry_run(LOCAL_CALLER, SearchRequest(query=question))
         dry_run = await built.make_retriever().dry_run(LOCAL_CALLER, QueryRequest(query=question))
@@ -828,3 +643,75 @@ async def test_graph_strategy_selects_named_or_related_entities(
     request = SearchRequest(query="Who knows Ada?", profile="walk", channels=["graph"])
     response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
     assert sorted(str(result.external_id) for result in response.results) == expected
+
+
+async def test_duplicates_are_shown_once_with_their_documents() -> None:
+    built = make_harness()
+    built.add("pump-copy", PUMP, title="Maintenance plan (copy)")
+    response = await built.search()
+    ids = [result.external_id for result in response.results]
+    assert (
+        len({"pump", "pump-copy"}.intersection(ids)) == 1
+        and len(response.results[0].duplicates) == 1
+    )
+
+
+async def test_ranked_documents_include_duplicates_after_the_best() -> None:
+    built = make_harness()
+    built.add("pump-copy", PUMP, title="Maintenance plan (copy)")
+    ranked = [
+        external_id
+        for _, external_id, _ in await built.make_retriever().rank_documents(
+            LOCAL_CALLER, SearchRequest(query=COST_QUESTION)
+        )
+    ]
+    assert set(ranked[:2]) == {"pump", "pump-copy"} and len(ranked) == len(set(ranked))
+
+
+async def test_ranked_documents_reach_requested_depth() -> None:
+    built = make_harness()
+    built.add("bearings", *[f"Bearing replacement number {n} cost something." for n in range(150)])
+    ranked = await built.make_retriever().rank_documents(
+        LOCAL_CALLER, SearchRequest(query=COST_QUESTION), depth=30
+    )
+    assert len(ranked) == 30 and built.index.call_counts["semantic"] > 1
+
+
+async def test_single_channel_ranking_keeps_channel_order() -> None:
+    built = make_harness()
+    ranked = await built.make_retriever().rank_documents(
+        LOCAL_CALLER, SearchRequest(query=COST_QUESTION, channels=["lexical"])
+    )
+    hits = (
+        await built.index.search_lexical(
+            "default", COST_QUESTION, language="en", filters=Filters(), k=100, budget=5000
+        )
+    ).hits
+    assert [document for document, _, _ in ranked] == list(
+        dict.fromkeys(hit.document_id for hit in hits)
+    )
+
+
+async def test_results_per_document_are_limited() -> None:
+    built = make_harness()
+    built.add("bearings", *[f"Bearing replacement number {n} cost something." for n in range(20)])
+    built.profiles = [Profile(name="diverse", fusion=FusionProfile(per_document=2))]
+    response = await built.search(profile="diverse")
+    assert [result.external_id for result in response.results].count("bearings") == 2
+
+
+@pytest.mark.parametrize("quick_ms", [0.0, 1e9])
+async def test_slow_answer_from_an_erased_document_is_not_recorded(
+    monkeypatch: pytest.MonkeyPatch, quick_ms: float
+) -> None:
+    monkeypatch.setattr(retriever, "QUICK_MS", quick_ms)
+    built = make_harness()
+    # Read before the erasure, as by a chat model that took its time.
+    monkeypatch.setattr(built.index, "find_erased", find_all)
+    outcome = await asyncio.gather(built.query(), return_exceptions=True)
+    answers = [event for event in built.published_events if isinstance(event, QueryAnswered)]
+    assert len(answers) == (quick_ms > 0) != isinstance(outcome[0], NotFound)
+
+
+async def find_all(documents: Sequence[UUID]) -> Sequence[UUID]:
+    return documents

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from pydantic import ValidationError
 
 from anabranch.config.index_config import build_index_config
 from anabranch.config.loader import load_settings
@@ -234,9 +235,7 @@ def test_request_cannot_override_what_only_files_set(overrides: dict[str, Any], 
         ({"name": {"x": 1}}, "name"),
         ({"nothing": {}}, "nothing"),
         ({"judge": {"timeout_s": 1e9}}, "judge.timeout_s"),
-        ({"answer": {"timeout_s": math.inf}}, "answer.timeout_s"),
         ({"answer": {"timeout_s": "601"}}, "answer.timeout_s"),
-        ({"answer": {"threshold": math.nan}}, "answer.threshold"),
         ({"answer": {"threshold": -1e7}}, "answer.threshold"),
         ({"lexical": {"budget": 10**12}}, "lexical.budget"),
     ],
@@ -245,6 +244,12 @@ def test_invalid_override_is_refused_by_key(overrides: dict[str, Any], key: str)
     with pytest.raises(InvalidRequest, match=key) as caught:
         load_profiles(PROFILES_DIR).select(SearchRequest(query="x", overrides=overrides))
     assert caught.value.code == "INVALID_OVERRIDE"
+
+
+@pytest.mark.parametrize("number", [math.inf, math.nan])
+def test_override_that_json_lacks_is_refused(number: float) -> None:
+    with pytest.raises(ValidationError, match="not JSON compliant"):
+        SearchRequest(query="x", overrides={"answer": {"timeout_s": number}})
 
 
 @pytest.mark.parametrize(
@@ -268,6 +273,11 @@ def test_invalid_override_is_refused_by_key(overrides: dict[str, Any], key: str)
         ("odd.yaml", "fusion:\n  rrf_k: 4\n  rrf_k: 5", r"odd\.yaml: key 'rrf_k' .* line 3"),
         ("odd.yaml", "redaction: {phone_regions: [US, UK]}", r"phone_regions: .* 'UK'"),
         ("context/odd.yaml", "redaction: {phone_regions: [EN]}", r"phone_regions: .* 'EN'"),
+        (
+            "generation/odd.yaml",
+            "answer: {max_quotes: 5, relevance: {passages: 2}}",
+            r"odd\.yaml: .*\. Remove answer\.max_quotes, answer\.relevance, which is no longer",
+        ),
         ("odd.yml", "fusion: {rrf_k: 4}", r"odd\.yml: .* ends in \.yaml"),
         ("fusion/odd.yml", "fusion: {rrf_k: 4}", r"odd\.yml: .* ends in \.yaml"),
     ],

@@ -15,11 +15,11 @@ import pytest
 
 from api.app import OPERATIONS as DECLARED
 from api.app import create_app
-from api.authentication import MAX_ADDRESSES, WINDOW_S, FailureLimit
+from api.middleware import MAX_ADDRESSES, WINDOW_S, FailureLimit
 from schemas.errors import LogUnavailable, Unauthenticated
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.principals import ROLES, Principal, Role
-from tests.support.openapi import build_openapi_document
+from tests.support.api_client import build_openapi_document
 from tests.unit.api_fakes import MemoryFeed, RecordingAuditLog, make_services
 
 

@@ -1,37 +1,29 @@
 from __future__ import annotations
 
 from typing import Literal
-from uuid import UUID
 
 import pytest
 
 from retrieval.question.query_plan import QueryPlan, plan_query
 from retrieval.ranking.candidate_retrieval import ChannelCandidates
-from retrieval.ranking.query_context import QueryContext
+from retrieval.ranking.planning import choose_route, escalate_query
+from retrieval.ranking.query_context import QueryContext, Stopwatch
 from retrieval.ranking.relevance import RelevanceDecision
-from retrieval.ranking.routing import choose_route, escalate_query
-from retrieval.timing import Stopwatch
 from schemas.channels import SemanticProfile
 from schemas.errors import DatabaseUnavailable
 from schemas.planning import IntentProfile, PlanProfile, RouteProfile
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, Route, RouteMode, SearchRequest, ignore_progress
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import (
-    GuessedLanguageDetector,
-    LowercaseNameFolder,
-    SteppingClock,
-)
-from tests.unit.retrieval_harness import make_harness
+from tests.unit.retrieval_fakes import GuessedLanguageDetector, SteppingClock
+from tests.unit.retrieval_harness import COST_QUESTION, RUN_ID, make_harness
 
-RUN_ID = UUID(int=7)
 RELATION_QUESTION = "What is the relationship between Harbour Estates and Acme Corporation?"
-COST_QUESTION = "How much does the replacement of the bearing cost?"
 OFF_TOPIC_QUESTION = "Quem venceu a eleição de Brugge?"
 
 
 def make_plan(question: str) -> QueryPlan:
-    return plan_query(question, None, GuessedLanguageDetector(), LowercaseNameFolder())
+    return plan_query(question, None, GuessedLanguageDetector())
 
 
 @pytest.mark.parametrize(

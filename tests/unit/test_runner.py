@@ -19,14 +19,13 @@ from schemas.errors import (
 from schemas.events import Content, DocumentIndexed, DocumentReceived, EventDeadLettered
 from schemas.events.outcomes import DocumentOutcome
 from schemas.ids import make_document_id
-from schemas.records import Position, Record, StoredRecord
+from schemas.topics import Position, Record, StoredRecord
 from streams.codec import Codec
-from streams.instrumentation import NoInstrumentation
 from streams.partition_sink import FairQueue, PartitionLimits
 from streams.publisher import Publisher, build_raw_record
 from streams.retry import AttemptLimits, Backoff
 from streams.runner import StageRunner, WorkItem
-from streams.stage import Emission, PendingEvent, Stage
+from streams.stage import Emission, NoInstrumentation, PendingEvent, Stage
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 
@@ -334,7 +333,7 @@ async def test_fair_queue_round_robins_documents(world: SimulatedPipeline) -> No
         return []
 
     works = await make_runner(world, react).claim(await append_records(world, "a", "b", "c"))
-    fair_queue = FairQueue(max_in_flight=9)
+    fair_queue = FairQueue(max_in_flight=9, key=id)
     for work in [works[0]] * 5 + [works[1], works[2]]:
         fair_queue.add(work)
     taken = [fair_queue.take(1, 1)[0] for _ in range(7)]
@@ -348,7 +347,7 @@ async def test_fair_queue_limits_concurrent_reactions_per_document(
         return []
 
     long, short = await make_runner(world, react).claim(await append_records(world, "a", "b"))
-    fair_queue = FairQueue(max_in_flight=2)
+    fair_queue = FairQueue(max_in_flight=2, key=id)
     for _ in range(4):
         fair_queue.add(long)
     assert fair_queue.take(9, 1_000_000) == [long, long]

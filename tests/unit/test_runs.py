@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,6 +16,8 @@ import httpx2
 import pytest
 
 from api.app import create_app
+from api.routes import events as events_route
+from api.routes import runs as runs_route
 from processors.runs import project
 from retrieval.profiles import ProfileCatalog
 from schemas.errors import EngineUnavailable, InvalidRequest, NotFound, TransientError
@@ -163,6 +166,14 @@ def parse_stream(text: str) -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.parametrize("route", [events_route, runs_route])
+def test_line_separator_of_a_document_ends_no_event(route: Any) -> None:
+    data = {"text": "a\x85b\u2028c\u2029"}
+    message = SimpleNamespace(event="step", data=data, id="1", cursor="1")
+    lines = route._format_message(message).decode().splitlines()
+    assert json.loads(lines[1].removeprefix("data: ")) == data
+
+
 async def collect(service: RunService, run: UUID, after: int = 0) -> list[tuple[str, str | None]]:
     return [(message.event, message.id) async for message in service.follow(ANA, run, after)]
 
@@ -255,10 +266,7 @@ async def test_cancel_through_another_process_ends_the_work(
 
 @pytest.mark.parametrize(
     ("limits", "code"),
-    [
-        ({"timeout_s": 1}, "RUN_TIMED_OUT"),
-        ({"step_timeout_s": 1}, "STEP_TIMED_OUT"),
-    ],
+    [({"timeout_s": 1}, "RUN_TIMED_OUT"), ({"step_timeout_s": 1}, "STEP_TIMED_OUT")],
 )
 async def test_time_outs_stop_the_run(limits: dict[str, float], code: str) -> None:
     world = World()

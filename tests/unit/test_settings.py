@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.config.index_config import build_index_config
+from anabranch.config.index_config import build_index_config, list_setting_values
 from anabranch.config.loader import (
     list_setting_names,
     load_settings,
@@ -13,6 +13,7 @@ from anabranch.config.loader import (
     read_origins,
     to_environment_name,
 )
+from anabranch.doctor.machine import check_supabase_names
 from processors import get_stage_versions
 from schemas.errors import ConfigurationError, GenerationMismatch
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
@@ -24,7 +25,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import os
 
     for name in list(os.environ):
-        if name.startswith("ANABRANCH_"):
+        if name.startswith(("ANABRANCH_", "SUPABASE_")):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 
@@ -192,9 +193,26 @@ def test_model_server_without_model_is_rejected() -> None:
             build_index_config(load_settings(sets=[f"{section}.base_url=http://models/v1"]))
 
 
-def test_environment_lists_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANABRANCH_INGEST__URL_ALLOW", "127.0.0.1:80, intranet:8080")
+@pytest.mark.parametrize(
+    "value", ["127.0.0.1:80, intranet:8080", '["127.0.0.1:80","intranet:8080"]']
+)
+def test_environment_lists_are_comma_separated_or_json(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("ANABRANCH_INGEST__URL_ALLOW", value)
     assert load_settings().ingest.url_allow == ("127.0.0.1:80", "intranet:8080")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("ingest.url_allow", value) for value in ("intranet", "http://intranet:80", "[a:1]")),
+        *((name, '["a"') for name in ("ingest.url_allow", "ingest.folders", "api.hosts")),
+    ],
+)
+def test_list_that_would_match_nothing_is_refused(key: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=key):
+        load_settings(sets=[f"{key}={value}"])
 
 
 def test_every_setting_has_a_unique_environment_name() -> None:
@@ -321,3 +339,54 @@ def test_variables_of_the_checks_are_no_settings(monkeypatch: pytest.MonkeyPatch
     for name, value in variables:
         monkeypatch.setenv(name, value)
     load_settings()
+
+
+SUPABASE = {
+    "SUPABASE_DB_URL": "postgresql://postgres:secret@db.ref.supabase.co:5432/postgres",
+    "SUPABASE_URL": "https://ref.supabase.co/",
+    "SUPABASE_SERVICE_ROLE_KEY": "service-secret",
+    "SUPABASE_STORAGE_BUCKET": "files",
+}
+
+
+async def test_names_of_supabase_projects_set_what_nothing_else_sets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in SUPABASE.items():
+        monkeypatch.setenv(name, value)
+    keys = ["storage.access_key=a", "storage.secret_key=b"]
+    settings = load_settings(sets=keys)
+    assert settings.database.url is not None and settings.mode == "external"
+    assert settings.database.url.get_secret_value() == SUPABASE["SUPABASE_DB_URL"]
+    assert settings.storage.url == (
+        "s3://files?endpoint=https://ref.storage.supabase.co/storage/v1/s3"
+    )
+    assert settings.auth.jwks_url == "https://ref.supabase.co/auth/v1/.well-known/jwks.json"
+    assert settings.auth.issuer == "https://ref.supabase.co/auth/v1"
+    assert settings.origins["storage.url"] == "environment"
+    # Without access keys the bucket cannot be opened; nothing shows a secret.
+    without_keys = load_settings()
+    assert without_keys.storage.url is None
+    findings = await check_supabase_names(without_keys)
+    named = {finding.detail.partition(" ")[0] for finding in findings}
+    assert named == {"SUPABASE_SERVICE_ROLE_KEY", "SUPABASE_STORAGE_BUCKET"}
+    shown = repr((settings, findings, list_setting_values(settings)))
+    assert "service-secret" not in shown and "secret@" not in shown
+    # The file and our own names win, also over an issuer of another project.
+    (tmp_path / "anabranch.toml").write_text('[database]\nurl = "postgresql://own/db"\n')
+    monkeypatch.setenv("ANABRANCH_AUTH__JWKS_URL", "https://own.example/jwks")
+    own = load_settings(data_dir=tmp_path)
+    assert own.database.url is not None
+    assert own.database.url.get_secret_value() == "postgresql://own/db"
+    assert (own.auth.jwks_url, own.auth.issuer) == ("https://own.example/jwks", None)
+
+
+def test_transaction_pooler_of_supabase_is_refused_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = "postgresql://postgres.ref:secret@aws-0.pooler.supabase.com:6543/postgres"
+    monkeypatch.setenv("SUPABASE_DB_URL", url)
+    with pytest.raises(ConfigurationError, match="SUPABASE_DB_URL") as caught:
+        load_settings()
+    assert "secret" not in f"{caught.value} {caught.value.detail} {caught.value.remedy}"
+    load_settings(sets=["database.url=postgresql://own/db"])

@@ -9,12 +9,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from schemas.errors import AnabranchError, ConfigurationError, InvalidRequest, NotFound
 from schemas.sources import DeclaredSource, SequenceReset, SourceRequest, SourceSpec
+from services.publishing import EventPublisher
 from services.sources.service import SourceService
 from services.sources.supervisor import SourceEpochs, SourceReader, SourceSupervisor
 from streams.codec import Codec
@@ -67,15 +68,12 @@ async def make_service(
         return {0: 7, 1: 9}
 
     return SourceService(
-        log,
-        Codec(),
+        EventPublisher(log, Codec(), lambda: NOW),
         FakeSourceTables(*rows),
         ends,
         has_kafka,
         lambda: [Path("/library")],
         PRODUCERS,
-        lambda: NOW,
-        uuid4,
         projection_timeout_s=0,
     ), log
 

@@ -1,17 +1,72 @@
-"""Which consumer reads which topic when several generations exist."""
+"""Which consumer reads which topic when several generations exist, and claims of builds.
+
+Rules that the list of stages must satisfy.
+"""
 
 from __future__ import annotations
 
-from processors import STAGES, embed, transcribe
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from processors import STAGES, embed, extract, transcribe
 from schemas.generations import Generation, GenerationState, IndexConfig
 from schemas.ports.ledger import OrderingPolicy
-from services.generations.first_generation import BASE_TOPICS
-from services.generations.stage_assignments import (
-    StageAssignment,
-    StageRole,
-    assign_stages,
+from schemas.topics import RAW, Topic
+from services.generations.decisions import BASE_TOPICS
+from services.generations.stage_assignments import StageAssignment, StageRole, assign_stages
+from services.worker.assignment_ledgers import BUILD_TRANSACTIONS, BuildLedger
+from sql.inbox.ledger import PgLedger
+from streams.stage import (
+    Stage,
+    require_event_per_topic,
+    require_rebuildable_tables,
+    require_upstream_stages,
 )
-from streams.stage import Stage
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"project": embed.STAGE.project}, "Stages embed and extract both project topic chunked."),
+        (
+            {"project": embed.STAGE.project, "topic": RAW},
+            "Stage extract projects topic raw, whose records expire.",
+        ),
+    ],
+)
+def test_tables_that_a_rebuild_could_not_fill_are_refused(
+    changed: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        require_rebuildable_tables([embed.STAGE, replace(extract.STAGE, **changed)])
+
+
+def test_stages_that_only_react_may_share_a_topic() -> None:
+    require_rebuildable_tables([embed.STAGE, extract.STAGE])
+
+
+def test_topic_of_producers_besides_raw_is_refused() -> None:
+    with pytest.raises(ValueError, match="Topic 'reviews': producers write `raw`"):
+        Topic("reviews", "Reviews.", written_by=("producers",))
+
+
+def test_topic_that_no_event_names_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"No event names topic notes\. Name it"):
+        require_event_per_topic(["raw", Topic("notes", "Notes.")], [])
+
+
+def test_stage_with_generation_topic_needs_an_upstream_stage() -> None:
+    with pytest.raises(ValueError, match=r'Add `"names": "chunk"` to UPSTREAM_STAGES'):
+        require_upstream_stages(
+            [replace(one, name="names") if one is extract.STAGE else one for one in STAGES]
+        )
 
 
 def make_generation(
@@ -131,3 +186,52 @@ def test_topics_of_dropped_reindex_are_inherited() -> None:
     assert groups["anabranch.embed.g2"].topic == "chunked.g2"
     assert groups["anabranch.transcribe.g1"].stage.react is not transcribe.react
     assert groups["anabranch.embed.g3"].role is StageRole.REPORT_OUTCOMES
+
+
+DOCUMENTS = [UUID(int=number) for number in (4, 1, 1, 2, 4, 3)]
+
+
+def make_events() -> Any:
+    return [
+        SimpleNamespace(
+            number=number, event=SimpleNamespace(data=SimpleNamespace(document_id=document_id))
+        )
+        for number, document_id in enumerate(DOCUMENTS)
+    ]
+
+
+async def claim_with(monkeypatch: pytest.MonkeyPatch, claim: Any) -> Any:
+    monkeypatch.setattr(PgLedger, "claim", claim)
+    ledger: Any = BuildLedger(None, None)  # type: ignore[arg-type]
+    return await ledger.claim("embed", OrderingPolicy.VISIBLE, make_events())
+
+
+async def test_results_are_in_order_and_a_document_stays_in_one_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transactions: list[list[int]] = []
+
+    async def claim(_ledger: Any, _stage: str, _ordering: Any, events: Sequence[Any]) -> list[int]:
+        transactions.append([event.number for event in events])
+        return [event.number for event in events]
+
+    assert await claim_with(monkeypatch, claim) == [0, 1, 2, 3, 4, 5]
+    assert sorted(transactions) == [[0, 3, 4], [1, 2, 5]]
+    assert len(transactions) == BUILD_TRANSACTIONS
+
+
+async def test_error_is_raised_after_all_transactions_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[int] = []
+
+    async def claim(_ledger: Any, _stage: str, _ordering: Any, events: Sequence[Any]) -> list[int]:
+        if events[0].number == 0:
+            raise ValueError("rejected")
+        await asyncio.sleep(0.01)
+        ended.append(events[0].number)
+        return [event.number for event in events]
+
+    with pytest.raises(ValueError, match="rejected"):
+        await claim_with(monkeypatch, claim)
+    assert ended == [1]

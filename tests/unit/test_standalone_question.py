@@ -1,13 +1,24 @@
-"""Questions of a conversation are filled in, by rules or by the chat model."""
+"""Questions of a conversation are filled in, by rules or by the chat model.
+
+Words of a question are found in a text of the other language by the dictionary.
+"""
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from retrieval.question.standalone_question import rewrite_by_rules
+from retrieval.question.query_plan import rewrite_by_rules
+from retrieval.question.words import (
+    extract_content_words,
+    extract_word_keys,
+    guess_by_dictionary,
+    match_words,
+)
 from schemas.errors import EngineUnavailable
 from schemas.planning import PlanProfile
 from schemas.profiles import Profile
@@ -15,6 +26,85 @@ from schemas.questions import QueryRequest, QueryResponse
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import ScriptedChat
 from tests.unit.retrieval_harness import RetrievalHarness, make_harness
+
+LEASE = extract_word_keys(
+    "The tenant pays a deposit of 2,670 euros, and Anna Renn gave the keys to both cities."
+)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["caução", "inquilino", "chaves", "cidades", "cidade", "pagou", "pagaram", "deu", "Renn"],
+)
+def test_translated_word_is_held(word: str) -> None:
+    assert match_words([word], "pt-BR", "en", LEASE) == [True]
+
+
+def test_missing_and_unknown_words_are_told_apart() -> None:
+    assert match_words(["seguro", "jardim", "Quillon"], "pt", "en", LEASE) == [False, False, None]
+
+
+def test_words_of_one_language_are_compared_as_they_are() -> None:
+    assert match_words(["tenant", "caução"], "en", "en-GB", LEASE) == [True, False]
+
+
+def test_words_of_a_language_without_dictionary_are_unknown() -> None:
+    assert match_words(["Mieter", "euros"], "de", "en", LEASE) == [None, True]
+    assert match_words(["caução"], None, "en", LEASE) == [None]
+    assert match_words(["caução"], "pt", "de", LEASE) == [None]
+
+
+@pytest.mark.parametrize(
+    ("word", "other"),
+    [
+        ("norte", "south"),
+        ("mãe", "father"),
+        ("semana", "month"),
+        ("senhorio", "tenant"),
+        ("comprador", "seller"),
+        ("máximo", "minimum"),
+        ("entrada", "exit"),
+        ("verão", "winter"),
+        ("vermelho", "green"),
+        ("nascer", "die"),
+    ],
+)
+def test_opposite_is_no_translation(word: str, other: str) -> None:
+    assert match_words([word], "pt", "en", extract_word_keys(other)) == [False]
+
+
+def test_function_words_are_no_translations() -> None:
+    # The key of "depois" is that of "depo", a form of "depor".
+    assert match_words(["deposit"], "en", "pt", {"depo", "entr", "sao"}) == [False]
+
+
+def test_text_of_unknown_language_may_be_of_either() -> None:
+    assert match_words(["deposit", "tenant"], "en", None, LEASE) == [True, True]
+    assert match_words(["caução", "seguro"], "pt", None, LEASE) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("question", "language"),
+    [
+        ("Que bandeira mostra o navio Petrel de dia?", "pt"),
+        ("Which flag does the ship Petrel show?", "en"),
+        ("Petrel Kessel Obrist?", None),
+    ],
+)
+def test_language_is_guessed_by_words_of_one_dictionary(
+    question: str, language: str | None
+) -> None:
+    assert guess_by_dictionary(extract_content_words(question)) == language
+
+
+def test_dictionary_lines_are_sorted_pairs_of_words() -> None:
+    lines = (
+        (files("retrieval.question") / "translations.txt").read_text(encoding="utf-8").splitlines()
+    )
+    assert lines == sorted(set(lines))
+    assert [line for line in lines if not re.fullmatch(r"[^|]+\|[^|]+", line)] == []
+    assert [word for line in lines for word in re.split(r"[ |]", line) if not word.islower()] == []
+
 
 NOTICE = "How many days of notice must Merrin Ferries give?"
 FOLLOW_UP = "How much does it cost?"
@@ -29,11 +119,7 @@ FOLLOW_UP = "How much does it cost?"
         ([NOTICE], "When?", f"When? ({NOTICE})"),
         ([NOTICE], "What about Kestrel Lines?", NOTICE.replace("Merrin Ferries", "Kestrel Lines")),
         ([NOTICE], "And how about in winter?", f"{NOTICE[:-1]} in winter?"),
-        (
-            [NOTICE, "What about Kestrel Lines?"],
-            "Who owns it?",
-            "Who owns Kestrel Lines?",
-        ),
+        ([NOTICE, "What about Kestrel Lines?"], "Who owns it?", "Who owns Kestrel Lines?"),
         (
             ["What does the travel policy cover?"],
             "Who approves it?",

@@ -1,4 +1,7 @@
-"""Control characters are escaped before they reach a terminal."""
+"""Control characters are escaped before they reach a terminal.
+
+Status of stages whose state does not follow from the tables.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import io
 import json
 import logging
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +20,44 @@ from anabranch.cli.ingest_batch import IngestBatch, _render_table
 from anabranch.config.settings import LoggingSettings
 from anabranch.process.logs import configure_logs
 from anabranch.process.terminal import escape_controls, escape_streams, get_unescaped
+from schemas.errors import ConfigurationError
+from sql.catalog.document_status import build_stage_lines
+
+POSITION_FIELDS = ("topic", "partition", "offset")
+REVISION: dict[str, Any] = {
+    "unchanged": False,
+    "state": "searchable",
+    "text_topic": None,
+    "parts": [],
+    "dead_letters": [],
+    "received_at": datetime(2026, 3, 1, 12, tzinfo=UTC),
+    **{f"{prefix}_{name}": None for prefix in ("door", "log") for name in POSITION_FIELDS},
+}
+
+
+@pytest.mark.parametrize(
+    ("has_reaction", "recorded", "state"),
+    [(False, "running", "done"), (True, "running", "running"), (False, "failed", "failed")],
+)
+def test_claimed_stage_without_reaction_is_done(
+    has_reaction: bool, recorded: str, state: str
+) -> None:
+    job_row = {
+        "stage": "summaries",
+        "state": recorded,
+        "started_at": "2026-03-01T12:00:00+00:00",
+        "duration_ms": None,
+        "attempts": 1,
+        "topic": "summarized",
+        "partition": 0,
+        "offset": 7,
+        "error": None,
+        "pages_done": None,
+        "pages_total": None,
+    }
+    lines = build_stage_lines(REVISION | {"jobs": [job_row]}, {"summaries": has_reaction})
+    assert [line["state"] for line in lines if line["stage"] == "summaries"] == [state]
+
 
 HOSTILE_TEXT = "a\x1b]52;c;eA==\x07\x9b2J\u202eb\u2066\x7f\r\x85\ud800"
 
@@ -52,13 +95,16 @@ def test_escaping_streams_twice_escapes_once(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("form", ["console", "json"])
 def test_logs_contain_no_control_characters_or_forged_lines(
-    form: Any, monkeypatch: pytest.MonkeyPatch
+    form: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    raw = io.StringIO()
+    raw, file = io.StringIO(), tmp_path / "up.log"
     monkeypatch.setattr(sys, "stderr", raw)
     before = logging.root.handlers[:]
     try:
-        configure_logs(LoggingSettings(format=form))
+        with pytest.raises(ConfigurationError, match="Cannot write"):
+            configure_logs(LoggingSettings(file=tmp_path / "none/up.log"))
+        configure_logs(LoggingSettings(format=form, file=file))
+        structlog.get_logger("test").info("not for the file")
         hostile = HOSTILE_TEXT.removesuffix("\ud800")
         log = structlog.get_logger("test")
         log.warning(
@@ -73,12 +119,16 @@ def test_logs_contain_no_control_characters_or_forged_lines(
         except ValueError:
             log.exception("failed")
     finally:
+        logging.root.handlers[-1].close()
         logging.root.handlers[:] = before
         structlog.reset_defaults()
     output = raw.getvalue()
     assert escape_controls(output) == output
     assert not [line for line in output.splitlines() if line.startswith(("2026 forged", "forged"))]
     assert output.count("1b]52") == 6
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["level"] for line in lines] == ["warning", "warning", "error"]
+    assert lines[0]["code"] == HOSTILE_TEXT.removesuffix("\ud800")
 
 
 def test_names_in_progress_table_are_not_markup() -> None:
@@ -96,7 +146,7 @@ def test_names_in_progress_table_are_not_markup() -> None:
             "error": None,
         },
     )()
-    source.outcome = f"[bold]{HOSTILE_TEXT}"
+    source.outcome = source.label = f"[bold]{HOSTILE_TEXT}"
     job.items = [source]
     job.is_local = False
     out = io.StringIO()

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from engines.embed.e5 import Background, load_texts
-from engines.embed.priority_pool import PriorityThreadPool
+from engines.embed.e5_session import PriorityThreadPool
 from engines.embed.states import (
     StateScale,
     normalize_rows,
@@ -24,7 +25,7 @@ from engines.embed.states import (
     take_leading,
     unpack_states,
 )
-from retrieval.ranking.reranking import TokenStateReader
+from retrieval.ranking.reranking import TokenStateReader, weigh_tokens
 
 
 @given(st.integers(0, 40), st.integers(1, 300), st.integers(0, 2**32 - 1))
@@ -83,9 +84,7 @@ def test_states_with_impossible_deviations_are_rejected(deviation: float) -> Non
 def test_states_require_one_id_each() -> None:
     with pytest.raises(ValueError, match="token ids"):
         pack_states(
-            np.ones((3, 4), np.float32),
-            np.arange(2, dtype=np.int32),
-            StateScale.for_random_rows(4),
+            np.ones((3, 4), np.float32), np.arange(2, dtype=np.int32), StateScale.for_random_rows(4)
         )
 
 
@@ -184,3 +183,48 @@ async def test_cache_of_no_bytes_reads_states_each_time() -> None:
     chunks: Any = [SimpleNamespace(chunk_id=uuid4(), states=("blob", 0, len(blobs.packed)))]
     assert await reader.read(chunks) and await reader.read(chunks)
     assert blobs.n_ranges == 2
+
+
+QUESTION = "What does the bearing cost in Lisbon?"
+IDF = {"english": {"bear": 3.0, "cost": 1.0, "lisbon": 6.0}}
+
+
+def make_spans(*texts: str) -> NDArray[np.int64]:
+    starts = [QUESTION.index(text) for text in texts]
+    return np.array(
+        [(start, start + len(text)) for start, text in zip(starts, texts, strict=True)], np.int64
+    )
+
+
+def test_tokens_weigh_as_much_as_their_word() -> None:
+    spans = make_spans("bear", "ing", "cost", "Lis", "bon")
+    weights = weigh_tokens(QUESTION, spans, "en", IDF)
+    assert weights is not None and weights.tolist() == [3.0, 3.0, 1.0, 6.0, 6.0]
+
+
+def test_function_words_and_punctuation_have_no_weight() -> None:
+    weights = weigh_tokens(QUESTION, make_spans("What", "the", "cost", "?"), "en", IDF)
+    assert weights is not None and weights.tolist() == [0.0, 0.0, 1.0, 0.0]
+
+
+def test_word_without_lexeme_weighs_the_mean_of_the_others() -> None:
+    idf = {"english": {"bear": 3.0, "cost": 1.0}}
+    weights = weigh_tokens(QUESTION, make_spans("cost", "Lis", "bon"), "en", idf)
+    assert weights is not None and weights.tolist() == [1.0, 2.0, 2.0]
+
+
+def test_first_configuration_decides() -> None:
+    other = {"portuguese": {"bearing": 9.0, "cost": 9.0, "lisbon": 9.0}}
+    weights = weigh_tokens(QUESTION, make_spans("cost"), "en", {**IDF, **other})
+    assert weights is not None and weights.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("idf", "tokens"),
+    [({}, ["cost"]), ({"english": {}}, ["cost"]), (IDF, ["What", "?"]), (IDF, [])],
+)
+def test_question_without_weighed_tokens_has_no_weights(
+    idf: dict[str, dict[str, float]], tokens: list[str]
+) -> None:
+    spans = make_spans(*tokens).reshape(-1, 2)
+    assert weigh_tokens(QUESTION, spans, "en", idf) is None

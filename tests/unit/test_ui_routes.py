@@ -151,9 +151,7 @@ async def test_nothing_of_an_address_gets_into_the_page(
     assert re.fullmatch(r"\./|(\.\./)+", re.findall(r'<base href="(.*?)"', page.text)[0])
 
 
-async def test_page_allows_no_inline_script_and_no_other_origin(
-    client: httpx2.AsyncClient,
-) -> None:
+async def test_page_allows_no_inline_script_and_no_other_origin(client: httpx2.AsyncClient) -> None:
     policy = dict(
         directive.strip().split(" ", 1)
         for directive in (await client.get("/ui/query"))
@@ -207,3 +205,27 @@ async def test_path_of_the_public_url_bypasses_no_authentication(build: Path) ->
 
 def test_source_page_has_the_base_that_the_server_replaces() -> None:
     assert BUILT_BASE_TAG in (CHECKOUT / "web" / "index.html").read_text("utf-8")
+
+
+@pytest.fixture
+async def docs_client() -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(create_app(make_services())), base_url="http://localhost"
+    ) as found:
+        yield found
+
+
+async def test_docs_page_references_only_local_resources(docs_client: httpx2.AsyncClient) -> None:
+    page = (await docs_client.get("/docs")).text
+    assert "://" not in page
+    named = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(named) == 4
+    for address in (*named, "openapi.json"):
+        # As a browser resolves it.
+        found = await docs_client.get(urljoin("/docs", address))
+        assert found.status_code == 200 and len(found.content) > 200, address
+
+
+async def test_other_package_files_are_not_served(docs_client: httpx2.AsyncClient) -> None:
+    assert (await docs_client.get("/docs/redoc.standalone.js")).status_code == 422
+    assert (await docs_client.get("/redoc")).status_code == 404

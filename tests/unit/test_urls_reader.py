@@ -12,7 +12,7 @@ from streams.codec import Codec
 from streams.sources.item_state import ItemStates
 from streams.sources.raw_producer import RawProducer
 from streams.sources.urls_reader import UrlsReader
-from tests.fakes.known_documents import NoKnownDocuments
+from tests.fakes.event_feed import NoKnownDocuments
 from tests.fakes.memory_log import MemoryLog
 from tests.fakes.memory_source_store import MemorySourceStore
 

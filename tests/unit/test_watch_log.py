@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.cli import main
 from anabranch.cli.http_client import ApiClient
-from anabranch.cli.watch_log import EventFilter, follow, make_entry_printer, parse_end, parse_start
+from anabranch.cli.watch import EventFilter, follow, make_entry_printer, parse_end, parse_start
 from schemas.errors import ConfigurationError
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 import numpy as np
 
+from anabranch.__main__ import GC_THRESHOLDS
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import IngestSettings, Settings
 from benchmarks.harness import silence_logs
-from benchmarks.null_engines import NullParser
+from benchmarks.null_engines import NullExtractor, NullParser
 from benchmarks.peers import workload
-from engines.extract.null import NullExtractor
-from schemas.events import SourceAdded
+from schemas.events import SourceAdded, build_root_event
 from schemas.ids import content_id
 from schemas.ports.engines import QueryEmbedding, TextEmbedding
 from schemas.sources import FolderSource, SourceSpec
@@ -24,7 +25,6 @@ from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
 from schemas.values import ChildChunk, ParentChunk, Span, Transcript
 from services.sources.service import CE_SOURCE
-from streams.publisher import build_root_event
 
 VIEW = """
 create or replace view public.peer_chunks as
@@ -94,6 +94,8 @@ class PeerChunker:
 async def index(arguments: workload.AdapterArguments) -> None:
     """Run a worker until the visible revisions equal the files; in mode `live`, forever."""
     silence_logs()
+    # As the program does.
+    gc.set_threshold(*GC_THRESHOLDS)
     overrides = Overrides(
         parser=NullParser(),
         chunker=PeerChunker(),

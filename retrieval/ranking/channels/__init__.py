@@ -1,6 +1,6 @@
 """The retrieval channels. Module `<name>` has the function `retrieve` of channel `<name>`.
 
-`graph_server` is the part of channel `graph` that asks a graph server, `pagerank` its random walk.
+`graph_server` is the part of channel `graph` that asks a graph server.
 """
 
 from __future__ import annotations

@@ -77,7 +77,6 @@ async def search_server(
             chunks={},
             filters=request.filters,
             k=request.k,
-            max_mentions=settings.max_mentions,
         )
         return ServerSearch(hits, "bolt", tuple(notes))
     except AnabranchError as error:
@@ -137,10 +136,7 @@ async def _follow_entities(
 
 
 async def _run_cypher(
-    request: ChannelRequest,
-    server: GraphServer,
-    cypher: GraphQuery,
-    keys: Sequence[str],
+    request: ChannelRequest, server: GraphServer, cypher: GraphQuery, keys: Sequence[str]
 ) -> Sequence[Hit]:
     """Return the chunks that the chat model's query names, in its order.
 

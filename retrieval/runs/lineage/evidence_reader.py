@@ -13,7 +13,7 @@ from schemas.ids import sha256_hex
 from schemas.lineage import LogEvent
 from schemas.ports.engines import BlobStore
 from schemas.ports.log import EventLog
-from schemas.records import Position
+from schemas.topics import Position
 from schemas.values import BlobRef, Transcript
 from streams.codec import Codec
 

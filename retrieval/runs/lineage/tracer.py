@@ -178,16 +178,12 @@ class LineageTracer:
         stored_chunk: StoredChunk | None,
         evidence: RevisionEvidence,
     ) -> list[Hop]:
-        location, text = (
-            f"table child_chunks ({generation}) {recorded.id}",
-            stored_chunk.text if stored_chunk else None,
-        )
+        location = f"table child_chunks ({generation}) {recorded.id}"
+        text = stored_chunk.text if stored_chunk else None
         # Its rows were removed with the revision or generation; the history may have the text.
         if stored_chunk is None:
-            location, text = (
-                f"table chunk_history {recorded.id}",
-                (await self.texts.fetch_texts(caller, [recorded])).get(recorded.id),
-            )
+            location = f"table chunk_history {recorded.id}"
+            text = (await self.texts.fetch_texts(caller, [recorded])).get(recorded.id)
         chunk_hop = hops.check_chunk(location, text, recorded, citation)
         vectors = [
             _check_embedded(evidence, part, (recorded.id, stored_chunk))
@@ -393,10 +389,8 @@ def _has_vector(evidence: EventEvidence, chunk_id: UUID) -> bool:
 
 
 def _get_span(citation: Citation, recorded: RecordedChunk) -> tuple[int, int]:
-    starts, ends = (
-        [span.char_start for span in citation.spans],
-        [span.char_end for span in citation.spans],
-    )
+    starts = [span.char_start for span in citation.spans]
+    ends = [span.char_end for span in citation.spans]
     return min(starts, default=recorded.char_start), max(ends, default=recorded.char_end)
 
 

@@ -91,19 +91,6 @@ async def test_stream_emits_steps_deltas_and_final_answer(corpus: IndexedCorpus)
     assert_citations_match_corpus(answer, corpus)
 
 
-async def test_interrupted_model_stream_restarts_as_second_draft(corpus: IndexedCorpus) -> None:
-    corpus.fake.fail(on="completions", broken=True)
-    async with stream_query(corpus, ALLOWANCE_QUESTION) as events:
-        messages = [event async for event in events]
-    second = "".join(
-        data["text"] for name, data in messages if name == "delta" and data["draft"] == 2
-    )
-    assert {data["draft"] for name, data in messages if name == "delta"} == {
-        1,
-        2,
-    } and second == strip_citation_marks(messages[-1][1]["answer"])
-
-
 async def test_streamed_refusal_and_extractive_answer_have_no_deltas(corpus: IndexedCorpus) -> None:
     for question, fault, refused in (
         (UNANSWERABLE_QUESTION, {}, True),

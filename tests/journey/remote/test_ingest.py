@@ -11,9 +11,9 @@ import pytest
 
 from anabranch.composition.api import prepare_api
 from anabranch.composition.worker import prepare_worker
-from anabranch.config.model_settings import ExtractSettings, ModelSettings
 from anabranch.config.overrides import Overrides
-from streams.instrumentation import NoInstrumentation
+from anabranch.config.settings import ExtractSettings, ModelSettings
+from streams.stage import NoInstrumentation
 from tests.fakes.openai_server import FakeOpenAI
 from tests.journey.remote.corpus import (
     ALLOWANCE_QUESTION,

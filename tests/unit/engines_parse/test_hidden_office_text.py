@@ -13,10 +13,9 @@ import xlrd
 
 from engines.parse import odp, xls
 from engines.parse.formats import detect_media_type
-from engines.parse.hidden_text import keep_hidden_text
+from engines.parse.notices import WHITE, is_off_page, is_unseen, keep_hidden_text, parse_color
 from engines.parse.office import read_odt, read_pptx
 from engines.parse.spreadsheets import read_workbook
-from engines.parse.visibility import WHITE, is_off_page, is_unseen, parse_color
 from tests.unit.engines_parse.office_files import (
     RELATIONS,
     A,
@@ -153,8 +152,7 @@ def test_xls_cell_is_hidden_by_color_and_size(
         font_list=[SimpleNamespace(colour_index=color, height=height)],
     )
     style = SimpleNamespace(
-        font_index=0,
-        background=SimpleNamespace(fill_pattern=pattern, pattern_colour_index=ground),
+        font_index=0, background=SimpleNamespace(fill_pattern=pattern, pattern_colour_index=ground)
     )
     found = xls._is_unseen(cast(xlrd.Book, book), cast(xlrd.formatting.XF, style))
     assert found == is_hidden
@@ -318,13 +316,7 @@ BARE_RUN = f"<a:r><a:t>{SECRET}</a:t></a:r>"
             True,
         ),
         # Another level of the list is not white, and a tinted color is not known.
-        (
-            make_placeholder(f'<a:pPr lvl="1"/>{BARE_RUN}', WHITE_FILL),
-            "",
-            "",
-            COLOR_MAP,
-            False,
-        ),
+        (make_placeholder(f'<a:pPr lvl="1"/>{BARE_RUN}', WHITE_FILL), "", "", COLOR_MAP, False),
         (
             make_placeholder(BARE_RUN, make_fill("FFFFFF", '<a:lumMod val="50000"/>')),
             "",

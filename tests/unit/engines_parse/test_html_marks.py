@@ -7,6 +7,7 @@ import time
 import pytest
 
 from engines.parse import html, markdown
+from engines.parse.notices import keep_hidden_text
 
 
 def read_text(source: str) -> str:
@@ -107,10 +108,15 @@ def test_struck_rows_and_paragraphs_are_struck_cell_by_cell() -> None:
 )
 def test_hidden_text_is_left_out_with_warning(attribute: str) -> None:
     style = "<style>.x{display:none}</style>"
-    part = html.read(f"{style}<p>seen</p><p {attribute}>Hire 999</p>".encode())
+    source = f"{style}<p>seen</p><p {attribute}>Hire 999</p>".encode()
+    part = html.read(source)
     assert [block.text for block in part.blocks] == ["seen"]
     assert [notice.code for notice in part.notices] == ["HIDDEN_TEXT"]
-    assert "Hire 999" in part.notices[0].detail
+    assert "left out" in part.notices[0].detail and "Hire 999" in part.notices[0].detail
+    with keep_hidden_text(True):
+        kept = html.read(source)
+    assert [block.text for block in kept.blocks] == ["seen", "Hire 999"]
+    assert "was read" in kept.notices[0].detail
 
 
 @pytest.mark.parametrize(

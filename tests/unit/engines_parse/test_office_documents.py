@@ -14,7 +14,7 @@ from docx.oxml import OxmlElement
 from docx.oxml.ns import qn
 from docx.shared import RGBColor
 
-from engines.parse.hidden_text import keep_hidden_text
+from engines.parse.notices import keep_hidden_text
 from engines.parse.office import read_docx, read_odt, read_pptx
 from engines.parse.scripts import format_struck, format_subscript, format_superscript
 from engines.parsed_blocks import ParsedPart

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from engines.parsed_blocks import has_header
+from engines.parse.assembly import remove_running_headers
+from engines.parse.html import read
+from engines.parse.spreadsheets import read_csv
+from engines.parsed_blocks import ParsedBlock, has_header
 from tests.unit.engines_parse.drawn_pdfs import (
     draw_lines,
     list_blocks,
@@ -202,3 +205,155 @@ def test_running_header_close_to_the_text_is_not_part_of_its_sentence(tmp_path: 
     assert found.markdown.startswith("Handbook of the lock, part\n\n")
     assert found.markdown.count("Handbook") == 1
     assert "alder basin then amounts to five birch boats of the harbour." in found.markdown
+
+
+# Running headers and footers: kept once where they say what no other place does.
+
+TOP, MIDDLE, BOTTOM = (0.1, 0.02, 0.9, 0.05), (0.1, 0.3, 0.9, 0.5), (0.1, 0.95, 0.9, 0.98)
+
+
+def build_pages(
+    headers: list[str], footers: list[str] | None = None, body: str = "The boat leaves the basin."
+) -> list[ParsedBlock]:
+    blocks = []
+    for page, header in enumerate(headers, 1):
+        blocks.append(ParsedBlock("paragraph", header, page=page, box=TOP))
+        blocks.append(ParsedBlock("paragraph", f"{body} Part {page}.", page=page, box=MIDDLE))
+        if footers:
+            blocks.append(ParsedBlock("paragraph", footers[page - 1], page=page, box=BOTTOM))
+    return blocks
+
+
+def list_kept(blocks: list[ParsedBlock]) -> list[str]:
+    return [block.text for block in remove_running_headers(blocks) if block.box != MIDDLE]
+
+
+@pytest.mark.parametrize(
+    ("headers", "kept"),
+    [
+        (["Safety sheet S-14, revision 9"] * 5, ["Safety sheet S-14, revision 9"]),
+        (
+            [f"Ficha técnica, versão 4.2 – página {page} de 5" for page in range(1, 6)],
+            ["Ficha técnica, versão 4.2"],
+        ),
+        (
+            [
+                f"Prüfbericht Nr. 7731 | Stand 2. Mai 2026 | Seite {page} von 4"
+                for page in range(1, 5)
+            ],
+            ["Prüfbericht Nr. 7731 | Stand 2. Mai 2026"],
+        ),
+        (
+            [f"{page} Manuel de bord, édition 12" for page in range(11, 15)],
+            ["Manuel de bord, édition 12"],
+        ),
+        (
+            [f"Charter, rev. B {numeral}" for numeral in ("i", "ii", "iii", "iv")],
+            ["Charter, rev. B"],
+        ),
+        # The rates that apply change within the document.
+        (["Rates of 2025"] * 3 + ["Rates of 2026"] * 3, ["Rates of 2025", "Rates of 2026"]),
+    ],
+)
+def test_header_that_says_something_new_is_kept_once(headers: list[str], kept: list[str]) -> None:
+    assert list_kept(build_pages(headers)) == kept
+    assert list_kept(build_pages(["Quay"] * len(headers), headers)) == ["Quay", *kept]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["THE BOAT LEAVES the basin"] * 4,
+        [f"Page {page}" for page in range(1, 5)],
+        [f"Seite {page} von 4" for page in range(1, 5)],
+        ["– the basin –"] * 4,
+        # In another order.
+        ["Basin: the boat"] * 4,
+    ],
+)
+def test_header_that_repeats_the_text_or_counts_pages_is_dropped(headers: list[str]) -> None:
+    assert list_kept(build_pages(headers)) == []
+
+
+def test_kept_header_is_a_paragraph_before_all_other_text() -> None:
+    blocks = build_pages(["Revision 9"] * 4)
+    for block in blocks[::2]:
+        block.kind, block.size = "heading", 30.0
+    first = remove_running_headers(blocks)[0]
+    assert (first.kind, first.text, first.page, first.box) == ("paragraph", "Revision 9", 1, TOP)
+
+
+def test_header_of_another_number_on_each_page_is_kept_once() -> None:
+    headers = [f"Order {number} of the mill" for number in (7, 31, 5, 88, 12)]
+    assert list_kept(build_pages(headers)) == ["Order 7 of the mill"]
+
+
+# The first row of a table is its header only if it is marked as one.
+
+DEPTH_ROWS = [["North quay", "7.4 m"], ["South quay", "9.1 m"]]
+PRICE_ROWS = [["Name", "Qty"], ["Apple", "3"], ["Pear", "5"]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "on_a_page", "in_a_sheet"),
+    [
+        (DEPTH_ROWS, False, False),
+        (PRICE_ROWS, True, True),
+        ([["Item", "2023", "2024"], ["Rent", "1,200", "1,300"], ["Power", "80", "90"]], True, True),
+        ([["Year", "Place"], ["2011", "Porto"]], True, True),
+        ([["Site", "Manager"], ["Porto", "Ana"]], False, True),
+        ([["only", "one row"]], False, False),
+        ([["2021", "Ana"], ["2022", "Rui"]], False, False),
+    ],
+)
+def test_table_header_requires_evidence(
+    rows: list[list[str]], on_a_page: bool, in_a_sheet: bool
+) -> None:
+    assert (has_header(rows, by_convention=False), has_header(rows, by_convention=True)) == (
+        on_a_page,
+        in_a_sheet,
+    )
+
+
+def make_html_table(rows: list[list[str]], tag: str = "td") -> bytes:
+    lines = [f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in rows[0])}</tr>"]
+    lines += [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows[1:]]
+    return f"<h1>Depths</h1><table>{''.join(lines)}</table>".encode()
+
+
+def parse_table_lines(data: bytes) -> list[str]:
+    return next(draft.text for draft in read(data).blocks if draft.kind == "table").splitlines()
+
+
+def test_html_table_without_header_keeps_first_row() -> None:
+    assert parse_table_lines(make_html_table(DEPTH_ROWS)) == [
+        "|  |  |",
+        "| --- | --- |",
+        "| North quay | 7.4 m |",
+        "| South quay | 9.1 m |",
+    ]
+
+
+def test_th_and_bold_cells_are_table_headers() -> None:
+    named = [["Quay", "Berth"], *DEPTH_ROWS]
+    for data in (
+        make_html_table(named, "th"),
+        make_html_table([[f"<b>{cell}</b>" for cell in named[0]], *DEPTH_ROWS]),
+    ):
+        assert parse_table_lines(data)[:2] == ["| Quay | Berth |", "| --- | --- |"]
+
+
+def test_csv_summary_is_a_comment_with_row_count() -> None:
+    (summary,) = (
+        draft.text for draft in read_csv(b"Name;Qty\nApple;3\n").blocks if draft.kind == "summary"
+    )
+    assert summary == "<!-- 1 row, 2 columns. Columns: Name, Qty. -->"
+
+
+def test_cell_cannot_close_summary_comment() -> None:
+    (summary,) = (
+        draft.text
+        for draft in read_csv(b"a --> b;Qty\nApple;3\n").blocks
+        if draft.kind == "summary"
+    )
+    assert summary.count("-->") == 1 and summary.endswith(" -->")

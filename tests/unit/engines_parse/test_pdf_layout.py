@@ -10,6 +10,11 @@ import pytest
 from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 
+from engines.layout.text_blocks import join_lines
+from engines.layout.text_runs import join_spaced_line
+from engines.parse import text
+from engines.parse.assembly import assemble_transcript
+from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table
 from schemas.values import Transcript
 from tests.unit.engines_parse.drawn_pdfs import (
     PROSE_WORDS,
@@ -255,3 +260,120 @@ def test_generated_pdf_title_is_ignored(tmp_path: Path, stated: str, title: str 
         draw_lines(canvas, 60, 760, make_prose_lines("First", 3), 10)
 
     assert parse_drawn_pdf(tmp_path, draw).title == title
+
+
+# Words whose letters are set apart are words.
+
+
+def draw_spaced(canvas: Canvas, y: float, words: str, spacing: float) -> None:
+    line = canvas.beginText(72, y)
+    line.setFont("Helvetica", 11)
+    line.setCharSpace(spacing)
+    line.textOut(words)
+    canvas.drawText(line)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["TOTAL DUE 1,940 EUROS", "Valor do aluguel", "Gesamtbetrag 12.300 Euro", "AX-4410 Révision 9"],
+)
+@pytest.mark.parametrize("spacing", [3.0, 4.0, 7.0])
+def test_letters_set_apart_in_pdf_are_joined(tmp_path: Path, words: str, spacing: float) -> None:
+    def draw(canvas: Canvas) -> None:
+        draw_spaced(canvas, 760, words, spacing)
+        draw_lines(canvas, 72, 700, ["The gate opens at 7:40 each morning."], 11)
+
+    assert words in parse_drawn_pdf(tmp_path, draw).markdown
+
+
+def test_letters_placed_one_by_one_are_joined_by_their_gaps(tmp_path: Path) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 11)
+        x = 72.0
+        for letter in "DEPOSIT DUE":
+            if letter != " ":
+                canvas.drawString(x, 760, letter)
+            x += canvas.stringWidth(letter, "Helvetica", 11) + 4
+        draw_lines(canvas, 72, 700, ["The gate opens at 7:40 each morning."], 11)
+
+    assert "DEPOSIT DUE" in parse_drawn_pdf(tmp_path, draw).markdown
+
+
+@pytest.mark.parametrize("line", ["- - - - - - -", "A B C D E F", "1 2 3 4 5 6", ". . . . . . . 5"])
+def test_rulings_and_lists_of_letters_stay_apart(tmp_path: Path, line: str) -> None:
+    def draw(canvas: Canvas) -> None:
+        draw_lines(canvas, 72, 760, [line], 11)
+        draw_lines(canvas, 72, 700, ["The gate opens at 7:40 each morning."], 11)
+
+    assert line in parse_drawn_pdf(tmp_path, draw).markdown
+    assert join_spaced_line(line) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "joined"),
+    [
+        ("T O T A L", "TOTAL"),
+        ("T O T A L   D U E  is below", "TOTAL DUE  is below"),
+        ("== A V I S O  I M P O R T A N T E ==", "== AVISO IMPORTANTE =="),
+        ("the W i n t e r  p r i c e s of 2026", "the Winter prices of 2026"),
+        ("plan a b c of x y z", "plan a b c of x y z"),
+        ("| a | b | c | d |", "| a | b | c | d |"),
+    ],
+)
+def test_letters_typed_apart_are_joined(line: str, joined: str) -> None:
+    assert join_spaced_line(line) == joined
+    (block,) = text.read(line.encode()).blocks
+    assert block.text == joined
+
+
+# Hyphens at the ends of lines, decided by the words of the document.
+
+
+def join(*lines: str, elsewhere: str = "") -> str:
+    """Join the lines in a document that also has the text `elsewhere`."""
+    blocks = [ParsedBlock("paragraph", join_lines(lines)), ParsedBlock("paragraph", elsewhere)]
+    return assemble_transcript([ParsedPart(blocks=blocks)], pages=None).markdown.split("\n\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (("the seal AX-", "400 fits"), "the seal AX-400 fits"),
+        (("filter KX-7-", "20 fits"), "filter KX-7-20 fits"),
+        (("type B-", "x fits"), "type B-x fits"),
+        (("the non-", "EU depot"), "the non-EU depot"),
+        (("the Haupt-", "Bahnhof"), "the Haupt-Bahnhof"),
+        (("within twenty-", "one days"), "within twenty-one days"),
+        (("the years 1990-", "1995 are"), "the years 1990-1995 are"),
+        (("a well-", "known supplier"), "a well-known supplier"),
+        (("the pre-", "and postwar years"), "the pre- and postwar years"),
+        (("open daily -", "bring a hat"), "open daily - bring a hat"),
+        (("its mainte-", "nance costs"), "its maintenance costs"),
+        (("its mainte\xad", "nance 4\xad", "00"), "its maintenance 400"),
+        (("a manuten\u2010", "ção anual"), "a manutenção anual"),
+        (("o guarda-", "-chuva e disse-", "-lhe"), "o guarda-chuva e disse-lhe"),
+        (("a taxa de 3-", "-5 euros"), "a taxa de 3- -5 euros"),
+    ],
+)
+def test_hyphen_is_kept_in_codes_and_compounds(lines: tuple[str, ...], text: str) -> None:
+    assert join(*lines) == text
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "text"),
+    [
+        ("The workhour is paid.", "a workhour"),
+        ("The work-hour is paid.", "a work-hour"),
+        ("Two work-hours, each hour of work.", "a work-hour"),
+        ("Nothing of the kind.", "a workhour"),
+    ],
+)
+def test_document_decides_about_hyphen(elsewhere: str, text: str) -> None:
+    assert join("a work-", "hour", elsewhere=elsewhere) == text
+
+
+def test_header_of_table_ends_at_its_rows_after_joining() -> None:
+    text, end, _ = format_table([[join_lines(["mainte-", "nance"]), "price"], ["yearly", "5"]])
+    part = ParsedPart(blocks=[ParsedBlock("table", text, header_end=end)])
+    found = assemble_transcript([part], pages=None)
+    assert found.markdown[: found.blocks[0].header_end] == "| maintenance | price |\n| --- | --- |"

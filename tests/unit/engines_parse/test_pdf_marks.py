@@ -8,18 +8,25 @@ from pathlib import Path
 
 import pytest
 from pypdf import PdfReader, PdfWriter
-from pypdf.annotations import Highlight
-from pypdf.generic import ArrayObject, FloatObject, NameObject
+from pypdf.annotations import FreeText, Highlight, Text
+from pypdf.generic import (
+    ArrayObject,
+    DecodedStreamObject,
+    DictionaryObject,
+    FloatObject,
+    NameObject,
+    RectangleObject,
+    TextStringObject,
+)
+from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
 from engines.parse import pdf
 from engines.parse.assembly import assemble_transcript
-from tests.unit.engines_parse.drawn_pdfs import (
-    draw_lines,
-    make_prose_lines,
-    parse_drawn_pdf,
-)
-from tests.unit.engines_parse.sample_files import write_file
+from engines.parse.notices import keep_hidden_text
+from schemas.values import Transcript
+from tests.unit.engines_parse.drawn_pdfs import draw_lines, make_prose_lines, parse_drawn_pdf
+from tests.unit.engines_parse.sample_files import render_text_image, write_file
 
 Piece = tuple[str, float, float]
 """Text, rise and size."""
@@ -148,3 +155,227 @@ def test_strike_annotation_marks_its_words(tmp_path: Path) -> None:
     part = pdf.read(write_file(tmp_path, "x.pdf", data.getvalue()), range(1, 2))
     found = assemble_transcript([part], pages=1)
     assert found.markdown == "Costs ~~90 euros,~~ or 72 euros"
+
+
+# Form values, notes and embedded files of a PDF.
+
+
+def parse_changed_pdf(tmp_path: Path, change: Callable[[PdfWriter], object]) -> Transcript:
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    draw_lines(canvas, 60, 700, ["Contract of the north quay and its cranes."], 11)
+    canvas.save()
+    writer = PdfWriter(clone_from=PdfReader(out))
+    change(writer)
+    data = io.BytesIO()
+    writer.write(data)
+    return assemble_transcript(
+        [pdf.read(write_file(tmp_path, "x.pdf", data.getvalue()), range(1, 2))], pages=1
+    )
+
+
+def test_form_values_stand_beside_their_labels(tmp_path: Path) -> None:
+    def draw(canvas: Canvas) -> None:
+        draw_lines(canvas, 60, 760, ["Application for a berth in the basin"], 11)
+        for i, label in enumerate(["Boat name:", "Insured:", "Trailer:", "Berth:", "Harbour:"]):
+            draw_lines(canvas, 60, 700 - 40 * i, [label], 11)
+        form = canvas.acroForm
+        form.textfield(name="a", x=140, y=694, width=200, height=20, value="Gaivota II")
+        form.checkbox(name="b", x=140, y=656, size=14, checked=True)
+        form.checkbox(name="c", x=140, y=616, size=14, checked=False)
+        form.radio(name="d", value="east", selected=True, x=140, y=576, size=14)
+        form.radio(name="d", value="west", selected=False, x=160, y=576, size=14)
+        form.choice(
+            name="e", x=140, y=534, width=90, height=20, value="Lagos", options=["Lagos", "Faro"]
+        )
+
+    markdown = " ".join(parse_drawn_pdf(tmp_path, draw).markdown.split())
+    for pair in (
+        "Boat name: Gaivota II",
+        "Insured: [x]",
+        "Trailer: [ ]",
+        "Berth: [x] [ ]",
+        "Harbour: Lagos",
+    ):
+        assert pair in markdown
+
+
+def test_password_field_is_not_read(tmp_path: Path) -> None:
+    def draw(canvas: Canvas) -> None:
+        draw_lines(canvas, 60, 700, ["Password of the gate:"], 11)
+        canvas.acroForm.textfield(
+            name="a", x=180, y=694, width=200, height=20, value="sesame", fieldFlags="password"
+        )
+
+    assert "sesame" not in parse_drawn_pdf(tmp_path, draw).markdown
+
+
+@pytest.mark.parametrize(
+    ("note", "is_read"),
+    [
+        (FreeText(text="Fee agreed: 1,480 euros.", rect=(60, 600, 300, 640)), True),
+        (Text(text="Fee agreed: 1,480 euros.", rect=(60, 600, 80, 620)), True),
+        (FreeText(text="Fee agreed: 1,480 euros.", rect=(60, 600, 300, 640)), False),
+    ],
+)
+def test_shown_notes_are_read(tmp_path: Path, note: FreeText | Text, is_read: bool) -> None:
+    if not is_read:
+        note.flags = 2  # hidden
+    found = parse_changed_pdf(tmp_path, lambda writer: writer.add_annotation(0, note))
+    assert ("Fee agreed: 1,480 euros." in found.markdown) == is_read
+
+
+def test_embedded_files_are_sections_after_the_pages(tmp_path: Path) -> None:
+    def embed(writer: PdfWriter) -> None:
+        writer.add_attachment("tariff 2026.txt", b"The fee is 5 euros.")
+        writer.add_attachment("plan.dwg", b"\x00\x01\x02\x03")
+
+    found = parse_changed_pdf(tmp_path, embed)
+    section = found.markdown.index("Attachment: tariff 2026.txt")
+    assert section < found.markdown.index("The fee is 5 euros.")
+    assert [(notice.code, "plan.dwg" in notice.detail) for notice in found.warnings] == [
+        ("ATTACHMENT_NOT_INDEXED", True)
+    ]
+
+
+def _add_xfa(writer: PdfWriter, content: bytes) -> None:
+    stream = DecodedStreamObject()
+    stream.set_data(content)
+    parts = ArrayObject([TextStringObject("datasets"), writer._add_object(stream)])
+    form = DictionaryObject({NameObject("/XFA"): parts, NameObject("/Fields"): ArrayObject()})
+    writer._root_object[NameObject("/AcroForm")] = writer._add_object(form)
+
+
+def test_values_of_an_xfa_form_are_read(tmp_path: Path) -> None:
+    content = (
+        b'<xfa:datasets xmlns:xfa="http://www.xfa.org/schema/xfa-data/1.0/"><xfa:data><form>'
+        b"<boat>Gaivota III</boat><berth>B7</berth></form></xfa:data></xfa:datasets>"
+    )
+    found = parse_changed_pdf(tmp_path, lambda writer: _add_xfa(writer, content))
+    assert "- boat: Gaivota III\n- berth: B7" in found.markdown
+
+
+def test_entities_of_an_xfa_form_are_not_expanded(tmp_path: Path) -> None:
+    content = (
+        b'<!DOCTYPE d [<!ENTITY a SYSTEM "file:///etc/passwd"><!ENTITY b "bomb">]>'
+        b"<d><v>&a;&b;</v></d>"
+    )
+    found = parse_changed_pdf(tmp_path, lambda writer: _add_xfa(writer, content))
+    assert found.markdown == "Contract of the north quay and its cranes."
+
+
+# Text that a reader of the PDF cannot see.
+
+Draw = Callable[[Canvas], None]
+
+
+def draw_white(canvas: Canvas) -> None:
+    canvas.setFillGray(1)
+    canvas.drawString(60, 600, "secret order")
+
+
+def draw_black_on_black(canvas: Canvas) -> None:
+    canvas.rect(50, 590, 200, 30, fill=1)
+    canvas.drawString(60, 600, "secret order")
+
+
+def draw_unpainted(canvas: Canvas) -> None:
+    text = canvas.beginText(60, 600)
+    text.setTextRenderMode(3)
+    text.textLine("secret order")
+    canvas.drawText(text)
+
+
+def draw_tiny(canvas: Canvas) -> None:
+    canvas.setFont("Helvetica", 0.5)
+    canvas.drawString(60, 600, "secret order")
+
+
+def draw_off_page(canvas: Canvas) -> None:
+    canvas.drawString(700, 600, "secret order")
+
+
+def draw_transparent(canvas: Canvas) -> None:
+    canvas.setFillAlpha(0)
+    canvas.drawString(60, 600, "secret order")
+
+
+@pytest.mark.parametrize(
+    "draw_secret",
+    [draw_white, draw_black_on_black, draw_unpainted, draw_tiny, draw_off_page, draw_transparent],
+)
+@pytest.mark.parametrize("rotate", [0, 90])
+def test_hidden_text_is_left_out_with_a_warning(
+    tmp_path: Path, draw_secret: Draw, rotate: int
+) -> None:
+    def draw(canvas: Canvas) -> None:
+        draw_lines(canvas, 60, 760, make_prose_lines("First", 4), 11)
+        draw_secret(canvas)
+
+    found = parse_drawn_pdf(tmp_path, draw, rotate=rotate)
+    assert "First the pump" in found.markdown
+    assert "secret" not in found.markdown
+    assert [notice.code for notice in found.warnings] == ["HIDDEN_TEXT"]
+    assert "page 1 (2 words)" in found.warnings[0].detail
+
+
+def draw_white_on_dark(canvas: Canvas) -> None:
+    canvas.setFillColorRGB(0.1, 0.2, 0.5)
+    canvas.rect(50, 590, 200, 30, fill=1, stroke=0)
+    canvas.setFillGray(1)
+    canvas.drawString(60, 600, "plain order")
+
+
+def draw_scan_with_layer(canvas: Canvas) -> None:
+    image = ImageReader(io.BytesIO(render_text_image("plain order")))
+    canvas.drawImage(image, 0, 560, 500, 150)
+    text = canvas.beginText(20, 640)
+    text.setTextRenderMode(3)
+    text.setFont("Helvetica", 20)
+    text.textLine("plain order")
+    canvas.drawText(text)
+
+
+def draw_light_grey(canvas: Canvas) -> None:
+    canvas.setFillGray(0.82)
+    canvas.drawString(60, 600, "plain order")
+
+
+def draw_white_on_photo(canvas: Canvas) -> None:
+    from PIL import Image
+
+    canvas.drawImage(ImageReader(Image.new("RGB", (20, 20), (30, 90, 40))), 50, 580, 200, 60)
+    draw_lines(canvas, 60, 660, ["Sign at the gate"], 11)
+    canvas.setFillGray(1)
+    canvas.drawString(60, 600, "plain order")
+
+
+@pytest.mark.parametrize(
+    "draw_text", [draw_white_on_dark, draw_scan_with_layer, draw_light_grey, draw_white_on_photo]
+)
+def test_visible_text_is_read(tmp_path: Path, draw_text: Draw) -> None:
+    def draw(canvas: Canvas) -> None:
+        draw_lines(canvas, 60, 760, make_prose_lines("First", 4), 11)
+        draw_text(canvas)
+
+    found = parse_drawn_pdf(tmp_path, draw)
+    assert "plain order" in found.markdown
+    assert found.warnings == []
+
+
+def test_text_outside_the_crop_box_is_left_out(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    draw_lines(canvas, 60, 700, ["The fee is 530 euros.", "", "", "", "", "It was 510."], 11)
+    canvas.save()
+    writer = PdfWriter(clone_from=PdfReader(out))
+    writer.pages[0].cropbox = RectangleObject((0, 680, 595, 842))
+    data = io.BytesIO()
+    writer.write(data)
+    path = write_file(tmp_path, "x.pdf", data.getvalue())
+    found = assemble_transcript([pdf.read(path, range(1, 2))], pages=1)
+    assert found.markdown == "The fee is 530 euros."
+    with keep_hidden_text(True):
+        kept = assemble_transcript([pdf.read(path, range(1, 2))], pages=1)
+    assert "It was 510." in kept.markdown
+    assert kept.warnings == []

@@ -1,15 +1,191 @@
-"""Drafts from text, Markdown, HTML, CSV and workbooks."""
+"""Drafts from text, Markdown, HTML, CSV and workbooks.
+
+JSON is records with fields; subtitles are sentences with speakers and times.
+"""
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from engines.parse import html, markdown, spreadsheets, text
+from engines.parse import (
+    assembly,
+    epub,
+    formats,
+    html,
+    markdown,
+    records,
+    spreadsheets,
+    subtitles,
+    text,
+)
 from engines.parsed_blocks import ParsedBlock
 from tests.unit.engines_parse import sample_files
 from tests.unit.engines_parse.sample_files import Section, write_file
+
+
+def read_records(source: str) -> list[str]:
+    return [block.text for block in records.read(source.encode()).blocks]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('{"note": "caf\\u00e9", "price": 1.10}', ["- note: café\n- price: 1.10"]),
+        ('{"a": {"b": [1, 2], "c": null, "d": true}}', ["- a.b: 1, 2\n- a.c: null\n- a.d: true"]),
+        (
+            '{"n": 1, "items": [{"sku": "K-1", "p": 2}, {"sku": "K-2", "p": 3}]}',
+            ["- n: 1", "items 1: K-1", "- sku: K-1\n- p: 2", "items 2: K-2", "- sku: K-2\n- p: 3"],
+        ),
+        ('[{"id": "T-1"}, {"id": "T-2"}]',
+         ["Record 1: T-1", "- id: T-1", "Record 2: T-2", "- id: T-2"]),
+        ('{"id": 1, "a": "x, y"}\n\n{"id": 2, "a": "z"}\n',
+         ["Record 1: 1", "- id: 1\n- a: x, y", "Record 2: 2", "- id: 2\n- a: z"]),
+        ('{"a": 1, "a": 2}', ["- a: 1\n- a (2): 2"]),
+        ('[[1, 2], {"x": [{"y": 3}]}]', ["- [1]: 1, 2\n- [2].x[1].y: 3"]),
+        ("not json", ["not json"]),
+    ],
+)  # fmt: skip
+def test_json_is_fields(source: str, expected: list[str]) -> None:
+    assert read_records(source) == expected
+
+
+def test_damaged_line_is_a_warning_not_a_loss_of_the_others() -> None:
+    part = records.read(b'{"a": 1}\n{"a": \n{"a": 3}\n')
+    assert [notice.code for notice in part.notices] == ["INVALID_JSON"]
+    assert part.notices[0].detail.endswith(": 2")
+    assert [block.text for block in part.blocks if block.kind == "list"] == ["- a: 1", "- a: 3"]
+
+
+def test_hostile_nesting_is_read_as_text_or_cut() -> None:
+    assert records.read(b"[" * 100_000).notices
+    assert records.read(b'{"a":' * 500 + b"1" + b"}" * 500).blocks
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        (None, '{"id": 1, "a": 2}\n{"id": 3, "a": 4}\n{"id": 5, "a": 6}\n', formats.JSON),
+        (None, '{\n  "id": 1\n}', formats.JSON),
+        ("a.jsonl", '{"id": 1}\n', formats.JSON),
+        (None, "[1] Smith, 2020\n[2] Jones, 2021\n", formats.PLAIN),
+        (None, "{name}, hello\n", formats.PLAIN),
+        ("a.txt", '{"id": 1}\n', formats.PLAIN),
+        (None, "WEBVTT\n\n00:01.000 --> 00:02.000\nHi\n", formats.VTT),
+        (None, "1\n00:00:01,000 --> 00:00:02,000\nHi\n", formats.SRT),
+        (None, "BEGIN:VCALENDAR\nVERSION:2.0\n", formats.CALENDAR),
+    ],
+)
+def test_text_format_is_detected(
+    tmp_path: Path, name: str | None, source: str, expected: str
+) -> None:
+    path = write_file(tmp_path, "file", source.encode())
+    assert formats.detect_media_type(path, name, None).media_type == expected
+
+
+SRT = """1
+00:00:01,000 --> 00:00:03,500
+The deposit for the hall is
+
+2
+00:00:03,600 --> 00:00:06,000
+four hundred <i>and</i> fifty euros.
+
+3
+00:00:20,000 --> 00:00:22,000
+Keys &amp; cards are at desk 12.
+"""
+VTT = """WEBVTT - talk
+
+NOTE not spoken
+
+STYLE
+::cue { color: red }
+
+intro
+00:01.000 --> 00:03.000 align:start
+<v Duarte>The budget is
+
+00:03.000 --> 00:04.500
+closed.
+
+00:05.000 --> 00:06.000
+<v.loud Eva Reis>At last.
+
+01:00:00.000 --> 01:00:01.000
+<00:01.000>MARTA: Lunch.
+"""
+
+
+def read_subtitles(source: str) -> list[tuple[str, float | None, float | None]]:
+    part = subtitles.read(source.encode())
+    transcript = assembly.assemble_transcript([part], pages=None)
+    return [
+        (
+            transcript.markdown[block.span.char_start : block.span.char_end],
+            block.span.start_s,
+            block.span.end_s,
+        )
+        for block in transcript.blocks
+    ]
+
+
+def test_cues_are_joined_to_sentences_with_times() -> None:
+    assert read_subtitles(SRT) == [
+        ("The deposit for the hall is four hundred and fifty euros.", 1.0, 6.0),
+        ("Keys & cards are at desk 12.", 20.0, 22.0),
+    ]
+
+
+def test_speakers_are_kept_and_notes_left_out() -> None:
+    assert read_subtitles(VTT) == [
+        ("Duarte: The budget is closed.", 1.0, 4.5),
+        ("Eva Reis: At last.", 5.0, 6.0),
+        ("MARTA: Lunch.", 3600.0, 3601.0),
+    ]
+
+
+def test_rolling_captions_are_read_once() -> None:
+    source = "WEBVTT\n\n00:01.000 --> 00:02.000\nOne line\n\n00:02.000 --> 00:03.000\nOne line\n"
+    assert read_subtitles(source) == [("One line", 1.0, 3.0)]
+
+
+def pack_book(opf: str, **pages: str) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as bundle:
+        bundle.writestr("mimetype", "application/epub+zip")
+        bundle.writestr("META-INF/container.xml", '<rootfile full-path="O/c.opf"/>')
+        bundle.writestr("O/c.opf", opf)
+        for name, page in pages.items():
+            bundle.writestr(f"O/{name} x.xhtml", page)
+    return stream.getvalue()
+
+
+def test_book_has_its_title_order_and_notes(tmp_path: Path) -> None:
+    opf = (
+        "<dc:title>Keeper handbook</dc:title><dc:language>pt-PT</dc:language><manifest>"
+        '<item id="b" href="b%20x.xhtml" media-type="application/xhtml+xml"/>'
+        '<item id="a" href="a%20x.xhtml" media-type="application/xhtml+xml"/>'
+        '<item id="c" href="lost.xhtml" media-type="application/xhtml+xml"/></manifest>'
+        '<spine><itemref idref="a"/><itemref idref="b"/><itemref idref="c"/></spine>'
+    )
+    path = write_file(
+        tmp_path,
+        "b.epub",
+        pack_book(
+            opf,
+            a="<html><body><h1>One</h1><p>4.2<sup>1</sup> km, 10<sup>6</sup></p></body></html>",
+            b='<html><body><p>Two</p><aside epub:type="footnote">1 Rough.</aside></body></html>',
+        ),
+    )
+    assert formats.detect_media_type(path, None, None).media_type == "application/epub+zip"
+    part = epub.read(path)
+    assert (part.title, part.language) == ("Keeper handbook", "pt")
+    assert [block.text for block in part.blocks] == ["One", "4.2[^1] km, 10⁶", "Two", "1 Rough."]
+    assert [notice.code for notice in part.notices] == ["MISSING_PART"]
 
 
 def list_kinds(drafts: list[ParsedBlock]) -> list[str]:
@@ -156,3 +332,74 @@ def test_truncated_workbook_is_reported_corrupt(tmp_path: Path) -> None:
     with pytest.raises(UnreadableDocument) as caught:
         spreadsheets.read_workbook(path)
     assert caught.value.code == "CORRUPT_DOCUMENT"
+
+
+# Text is decoded as browsers decode it, and damage is reported.
+
+RUSSIAN = "Арендная плата за зал составляет 450 евро в месяц. Оплата до 10 марта."
+SAMPLES = {
+    "gb18030": "合同的租金是每月四百五十欧元。请在三月十日之前付款。",
+    "koi8-r": RUSSIAN,
+    "cp1251": RUSSIAN,
+    "shift_jis": "会場の使用料は月四百五十ユーロです。三月十日までにお支払いください。",
+    "euc-jp": "会場の使用料は月四百五十ユーロです。三月十日までにお支払いください。",
+    "big5": "會場的租金是每月四百五十歐元。請在三月十日之前付款。",
+    "euc-kr": "회의실 임대료는 한 달에 450유로입니다. 3월 10일까지 지불하십시오.",
+    "cp1253": "Το ενοίκιο της αίθουσας είναι 450 ευρώ τον μήνα.",
+    "cp1254": "Salonun aylık kirası 450 lira. Ödeme 10 Mart'a kadar yapılmalıdır; şöyle.",
+}
+
+
+@pytest.mark.parametrize("encoding", SAMPLES)
+def test_undeclared_encoding_is_detected_with_warning(encoding: str) -> None:
+    decoded = text.decode_text(SAMPLES[encoding].encode(encoding))
+    assert decoded.text == SAMPLES[encoding]
+    assert [notice.code for notice in decoded.notices] == ["CHARSET_GUESSED"]
+
+
+@pytest.mark.parametrize("words", ["O preço é 40 € – “líquido”.", "Preis 40 € für Größe", "ação"])
+def test_western_text_needs_no_warning(words: str) -> None:
+    assert text.decode_text(words.encode("cp1252")) == text.DecodedText(words, "cp1252")
+
+
+@pytest.mark.parametrize(
+    ("label", "encoding", "words"),
+    [
+        ("iso-8859-1", "cp1252", "40 € “net”"),
+        ("US-ASCII", "cp1252", "the ’20s…"),
+        ("latin1", "cp1252", "œuvre"),
+        ("gb2312", "gb18030", "租金 € 镕"),
+        ("ks_c_5601-1987", "cp949", "회의실 뷁"),
+        ("x-sjis", "cp932", "会場①"),
+        ("iso-2022-jp", "iso2022_jp", "会場"),
+        ("windows-1251", "cp1251", "Цена"),
+        ("iso-8859-9", "cp1254", "€ şey"),
+    ],
+)
+def test_label_names_the_encoding_of_browsers(label: str, encoding: str, words: str) -> None:
+    page = f"<meta charset='{label}'><p>{words}</p>".encode(encoding)
+    assert html.read(page).blocks[0].text == words
+
+
+def test_transport_charset_precedes_that_of_the_page() -> None:
+    page = "<meta charset=windows-1252><p>会場の使用料</p>".encode("shift_jis")
+    with text.declare_charset("text/html; charset=Shift_JIS"):
+        assert html.read(page).blocks[0].text == "会場の使用料"
+        assert markdown.read("会場".encode("shift_jis")).blocks[0].text == "会場"
+        assert "会場" in spreadsheets.read_csv("a,b\n会場,1\n".encode("shift_jis")).blocks[-1].text
+        assert text.decode_text("\ufeff€".encode("utf-16")).text == "€"
+
+
+def test_wrong_label_does_not_break_utf8() -> None:
+    assert text.decode_text("ação €".encode(), "iso-8859-1").text == "ação €"
+    assert text.decode_text(b"plain", "utf-16").text == "plain"
+    assert text.decode_text("preço".encode("cp1252"), "utf-8").text == "preço"
+
+
+def test_damaged_bytes_are_marked_not_removed() -> None:
+    damaged = text.decode_text(("ação " * 20).encode() + b"\xe3 end")
+    assert damaged.text.endswith("ação \ufffd end")
+    assert [notice.code for notice in damaged.notices] == ["UNDECODABLE_BYTES"]
+    unmapped = text.decode_text(b"a \x93b\xe9", "iso-8859-15")
+    assert unmapped.text == "a \ufffdbé"
+    assert [notice.code for notice in unmapped.notices] == ["UNDECODABLE_BYTES"]

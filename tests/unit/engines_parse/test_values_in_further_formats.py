@@ -19,7 +19,7 @@ from docx.oxml.ns import qn
 from docx.shared import RGBColor
 
 from engines.parse import epub, html, mail, odp, xls
-from engines.parse.hidden_text import keep_hidden_text
+from engines.parse.notices import keep_hidden_text
 from engines.parse.office import read_docx, read_jats, read_odt, read_pptx
 from engines.parse.scripts import apply_run_marks
 from engines.parse.spreadsheets import read_csv, read_workbook
@@ -193,19 +193,13 @@ def test_header_rows_of_csv_are_joined() -> None:
 
 
 def test_header_rows_of_odp_are_joined(tmp_path: Path) -> None:
-    spans = {
-        (0, 0): 'table:number-rows-spanned="2"',
-        (0, 1): 'table:number-columns-spanned="2"',
-    }
+    spans = {(0, 0): 'table:number-rows-spanned="2"', (0, 1): 'table:number-columns-spanned="2"'}
     path = write_odf(tmp_path, "odp", make_slide(make_odp_table(ROWS, spans)))
     assert list_rows(odp.read(path)) == GROUPED
 
 
 def test_header_rows_of_odt_are_joined(tmp_path: Path) -> None:
-    spans = {
-        (0, 0): 'table:number-rows-spanned="2"',
-        (0, 1): 'table:number-columns-spanned="2"',
-    }
+    spans = {(0, 0): 'table:number-rows-spanned="2"', (0, 1): 'table:number-columns-spanned="2"'}
     table = make_odp_table(ROWS, spans)
     table = table[table.index("<table:table>") : table.index("</draw:frame>")]
     for covered in ("<text:p></text:p>",):

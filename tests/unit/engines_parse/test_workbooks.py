@@ -17,19 +17,14 @@ from openpyxl.styles import Color, Font, PatternFill
 
 from engines.chunk.structure import StructureChunker
 from engines.parse.assembly import assemble_transcript
-from engines.parse.hidden_text import keep_hidden_text
+from engines.parse.notices import keep_hidden_text
 from engines.parse.spreadsheets import read_workbook
 from engines.parsed_blocks import ParsedPart
 from schemas.errors import UnreadableDocument
 from schemas.generations import ChunkConfig
 from schemas.ids import content_id
 from schemas.values import Span
-from tests.unit.engines_parse.office_files import (
-    join_text,
-    make_xlsb,
-    make_xlsb_record,
-    write_xlsb,
-)
+from tests.unit.engines_parse.office_files import join_text, make_xlsb, make_xlsb_record, write_xlsb
 
 Book = openpyxl.Workbook
 

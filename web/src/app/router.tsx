@@ -47,6 +47,7 @@ const tree = root.addChildren([
   at('/runs', () => import('@/query/runs-page'), 'RunsPage'),
   at('/runs/$run', () => import('@/query/run-page'), 'RunPage'),
   at('/runs/$run/$tab', () => import('@/query/run-page'), 'RunPage'),
+  at('/questions', () => import('@/query/questions-page'), 'QuestionsPage'),
   at('/documents', () => import('@/documents/documents-page'), 'DocumentsPage'),
   at('/documents/$document', () => import('@/documents/document-page'), 'DocumentPage'),
   at('/documents/$document/$tab', () => import('@/documents/document-page'), 'DocumentPage'),

@@ -11,6 +11,7 @@ export type Screen = {
 export const SCREENS = {
   query: { path: '/query', group: 'ask', role: 'reader', key: 'q' },
   runs: { path: '/runs', group: 'ask', role: 'reader', key: 'r' },
+  questions: { path: '/questions', group: 'ask', role: 'reader', key: 'u' },
   documents: { path: '/documents', group: 'library', role: 'reader', key: 'd' },
   graph: { path: '/graph', group: 'library', role: 'reader', key: 'g' },
   facts: { path: '/facts', group: 'library', role: 'reader', key: 'f' },

@@ -1,7 +1,7 @@
 import { Button, PasswordInput, Stack, Text, Title } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { ApiError, chosenTenant, setKey } from '@/shared/api/client';
+import { ApiError, chosenTenant, hasKey, setKey } from '@/shared/api/client';
 import { useWords } from '@/shared/i18n';
 import { Command, ErrorState } from '@/shared/ui/states';
 import { sharedWords } from '@/shared/words';
@@ -19,7 +19,7 @@ export function SignIn({ error }: { error: unknown }) {
   return (
     <Stack component="main" maw={520} mx="auto" mt={64} p="md" gap="md">
       <Title order={1}>{isUnknown ? words.title : 'Anabranch'}</Title>
-      <ErrorState error={error} onRetry={retry} />
+      {(!isUnknown || hasKey()) && <ErrorState error={error} onRetry={retry} />}
       {chosenTenant() !== null && (
         // A tenant whose name is refused must not lock the page.
         <Button variant="default" onClick={() => switchTenant(client, null)}>
@@ -28,8 +28,6 @@ export function SignIn({ error }: { error: unknown }) {
       )}
       {isUnknown && (
         <>
-          <Text size="sm">{words.hint}</Text>
-          <Command text="anabranch open" />
           <form
             onSubmit={(event) => {
               event.preventDefault();
@@ -51,6 +49,8 @@ export function SignIn({ error }: { error: unknown }) {
               </Button>
             </Stack>
           </form>
+          <Text size="sm">{words.hint}</Text>
+          <Command text="anabranch open" />
         </>
       )}
     </Stack>

@@ -6,6 +6,7 @@ export const appWords = defineWords(
     screens: {
       query: 'Query',
       runs: 'Runs',
+      questions: 'Saved questions',
       documents: 'Documents',
       graph: 'Graph',
       facts: 'Facts',
@@ -61,6 +62,7 @@ export const appWords = defineWords(
     screens: {
       query: 'Consulta',
       runs: 'Execuções',
+      questions: 'Perguntas salvas',
       documents: 'Documentos',
       graph: 'Grafo',
       facts: 'Fatos',

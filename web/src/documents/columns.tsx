@@ -9,7 +9,6 @@ import { Ago } from '@/shared/ui/bits';
 import type { Column } from '@/shared/ui/table';
 import { retryDocuments } from './commands';
 import classes from './documents.module.css';
-import { useStageReasons } from './stage-reasons';
 import { type DocumentRow, isUnfinished, nameOf } from './stages';
 import { StateLine } from './state-line';
 import { documentKey, useDocument } from './use-documents';
@@ -166,7 +165,6 @@ function OpenStateCell({
   const status = useDocument(row.document_id, useInView(place));
   // The list may be newer than a status that is no longer asked for.
   const shown: DocumentRow = status.data?.state === row.state ? status.data : row;
-  const reasons = useStageReasons(shown.state === 'running');
   const changedTo = status.data?.state;
   useEffect(() => {
     if (changedTo && changedTo !== row.state && changedTo !== 'accepted') {
@@ -175,7 +173,7 @@ function OpenStateCell({
   }, [changedTo, row.state, row.document_id, onChanged]);
   return (
     <span ref={place} className={`${classes.state} ${classes.row}`}>
-      <StateLine document={shown} now={now} reasons={reasons} />
+      <StateLine document={shown} now={now} />
       {row.state === 'failed' && canRetry && (
         <Button
           variant="default"

@@ -1,15 +1,14 @@
 import { expect, test } from 'vitest';
 import { formatFor } from '@/shared/format';
 import { describe as describeDocument } from './describe';
-import { type StageReasons, toReasons } from './stage-reasons';
 import type { DocumentRow, StageLine } from './stages';
 import { stateWords } from './state-words';
 
 const NOW = Date.parse('2026-01-10T12:00:00Z');
 const secondsAgo = (seconds: number) => new Date(NOW - seconds * 1000).toISOString();
 const line = (change: Partial<StageLine>) => ({ attempts: 1, error: null, ...change }) as StageLine;
-const say = (document: object, reasons?: StageReasons) =>
-  describeDocument(document as DocumentRow, stateWords.en, formatFor('en'), NOW, reasons);
+const say = (document: object) =>
+  describeDocument(document as DocumentRow, stateWords.en, formatFor('en'), NOW);
 
 test('a stage that works is said without its age until it takes long', () => {
   const embed = { stage: 'embed', state: 'running' };
@@ -50,30 +49,30 @@ test('a searchable document says that its entities follow', () => {
 });
 
 test('a stage that is paused says why at once, and one that works says nothing', () => {
-  const consumer = {
-    stage: 'embed',
-    is_live: true,
-    paused: true,
-    reason: 'stalled: refused',
-    remedy: 'Start it.',
-  };
-  const works = {
-    stage: 'chunk',
-    is_live: true,
-    paused: false,
-    reason: 'it is being processed',
-    remedy: '',
-  };
-  const reasons = toReasons([
-    consumer,
-    works,
-    { ...consumer, stage: 'index', is_live: false },
-  ] as never);
-  expect([...reasons.keys()]).toEqual(['embed']);
+  const waiting = { stage: 'embed', paused: true, reason: 'stalled: refused', remedy: 'Start it.' };
   const embed = line({ stage: 'embed', state: 'running', started_at: secondsAgo(5) });
-  expect(say({ state: 'running', stages: [embed] }, reasons)).toEqual({
+  expect(say({ state: 'running', stages: [embed], waiting })).toEqual({
     tone: 'warn',
     text: 'Waiting for the embedding server (5 s): stalled: refused',
     advice: 'Start it.',
+  });
+  const works = { ...waiting, paused: false, reason: 'it is being processed', remedy: null };
+  expect(say({ state: 'running', stages: [embed], waiting: works }).text).toBe('Embedding');
+});
+
+test('a document behind others says how many, and a long one how much is done', () => {
+  const stage = { stage: 'embed', started_at: secondsAgo(180) };
+  const waiting = { stage: 'embed', paused: false, pending: 340, reason: null, remedy: null };
+  expect(
+    say({ state: 'running', stages: [line({ ...stage, state: 'waiting' })], waiting }),
+  ).toEqual({
+    tone: 'busy',
+    text: 'Waiting to be embedded (3 min, 340 in the queue)',
+  });
+  const progress = { done: 32, total: 400, unit: 'pages' } as const;
+  const long = line({ ...stage, stage: 'transcribe', state: 'running', progress });
+  expect(say({ state: 'running', stages: [long] })).toEqual({
+    tone: 'busy',
+    text: 'Transcribing: 32 of 400 pages',
   });
 });

@@ -1,6 +1,5 @@
 import type { Format } from '@/shared/format';
 import type { Tone } from '@/shared/ui/bits';
-import type { StageReasons } from './stage-reasons';
 import { currentStage, type DocumentRow, isStalled, type StageName } from './stages';
 import type { stateWords } from './state-words';
 
@@ -16,7 +15,6 @@ export function describe(
   words: StateWords,
   format: Format,
   now: number,
-  reasons: StageReasons = new Map(),
 ): Description {
   const line = currentStage(document);
   const stage = line?.stage as StageName | undefined;
@@ -45,7 +43,9 @@ export function describe(
   const began = line.started_at ?? document.received_at;
   const ageMs = began ? Math.max(0, now - Date.parse(began)) : 0;
   const age = format.duration(ageMs);
-  const why = reasons.get(stage);
+  const waiting = document.waiting?.stage === stage ? document.waiting : undefined;
+  // Without a remedy nothing is wrong: the stage works.
+  const why = waiting?.paused || waiting?.remedy ? waiting : undefined;
   const explain = (text: string, advice: string): Description => ({
     tone: 'warn',
     text: why?.reason ? words.because(text, why.reason) : text,
@@ -53,9 +53,16 @@ export function describe(
   });
   if (line.state === 'waiting') {
     const text = words.waiting[stage];
-    return ageMs < SOON_MS
-      ? { tone: 'busy', text }
-      : explain(words.since(text, age), words.advice.waiting);
+    if (ageMs < SOON_MS) return { tone: 'busy', text };
+    if (!why && waiting?.pending) {
+      return { tone: 'busy', text: words.behind(text, age, format.count(waiting.pending)) };
+    }
+    return explain(words.since(text, age), words.advice.waiting);
+  }
+  if (line.progress && !why && !isStalled(line, now)) {
+    const { done, total, unit } = line.progress;
+    const share = words[unit](format.count(done), format.count(total));
+    return { tone: 'busy', text: words.because(words.doing[stage], share) };
   }
   if (isStalled(line, now) || why?.paused) {
     const attempts = format.count(line.attempts);

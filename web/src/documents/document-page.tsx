@@ -20,7 +20,6 @@ import { LineageTab } from './lineage-tab';
 import { OverviewTab } from './overview-tab';
 import { Receipt } from './receipt';
 import { RevisionsTab } from './revisions-tab';
-import { type StageReasons, useStageReasons } from './stage-reasons';
 import { nameOf } from './stages';
 import { StateLine } from './state-line';
 import { documentKey, useDocument } from './use-documents';
@@ -57,7 +56,6 @@ export function DocumentPage() {
   ]);
   const now = useNow();
   const list = useActiveTabInView(query.data && tab);
-  const reasons = useStageReasons(query.data?.state === 'running');
   const isGone = query.error instanceof ApiError && query.error.problem.status === 404;
   if (receipt !== undefined || isGone) {
     return (
@@ -81,7 +79,7 @@ export function DocumentPage() {
       subtitle={
         <span style={{ display: 'flex', flexWrap: 'wrap', gap: '4px 16px' }}>
           <Back />
-          {document && <StateLine document={document} now={now} reasons={reasons} isWhole />}
+          {document && <StateLine document={document} now={now} isWhole />}
           <Id id={id} />
         </span>
       }
@@ -98,7 +96,7 @@ export function DocumentPage() {
               ))}
             </Tabs.List>
             <Tabs.Panel value={tab} pt="md">
-              <TabContent tab={tab} document={shown} now={now} reasons={reasons} />
+              <TabContent tab={tab} document={shown} now={now} />
             </Tabs.Panel>
           </Tabs>
         )}
@@ -120,12 +118,10 @@ function TabContent({
   tab,
   document,
   now,
-  reasons,
 }: {
   tab: Tab;
   document: Schemas['DocumentStatus'];
   now: number;
-  reasons: StageReasons;
 }) {
   const words = useWords(documentWords);
   switch (tab) {
@@ -159,7 +155,7 @@ function TabContent({
     case 'events':
       return <EventsTab document={document} />;
     default:
-      return <OverviewTab document={document} now={now} reasons={reasons} />;
+      return <OverviewTab document={document} now={now} />;
   }
 }
 

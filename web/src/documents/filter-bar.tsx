@@ -1,7 +1,7 @@
 import { Autocomplete, Button, Select, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { type RefObject, useEffect, useMemo, useState } from 'react';
+import { useDelayedChange } from '@/shared/address';
 import { api, call } from '@/shared/api/client';
 import { useWords } from '@/shared/i18n';
 import classes from './documents.module.css';
@@ -138,7 +138,7 @@ function Typed({
   render: (value: string, set: (value: string) => void) => React.ReactNode;
 }) {
   const [typed, setTyped] = useState(value);
-  const publish = useDebouncedCallback(onChange, TYPING_MS);
+  const publish = useDelayedChange(onChange, TYPING_MS);
   useEffect(() => setTyped(value), [value]);
   return render(typed, (next) => {
     setTyped(next);

@@ -8,19 +8,18 @@ import { Ago, State } from '@/shared/ui/bits';
 import { describe } from './describe';
 import { documentWords } from './document-words';
 import classes from './documents.module.css';
-import type { StageReasons } from './stage-reasons';
 import { isStalled, STRIP, type StageLine, type StageName } from './stages';
 import { stateWords } from './state-words';
 
 type Document = Schemas['DocumentStatus'];
-type Shown = { document: Document; now: number; reasons: StageReasons };
+type Shown = { document: Document; now: number };
 
 /** What is known of the document, its warnings, and where it is in the pipeline. */
-export function OverviewTab({ document, now, reasons }: Shown) {
+export function OverviewTab({ document, now }: Shown) {
   return (
     <div className={classes.overview}>
       <Stack gap="md">
-        <Advice document={document} now={now} reasons={reasons} />
+        <Advice document={document} now={now} />
         <Warnings document={document} />
         <Facts document={document} />
       </Stack>
@@ -30,9 +29,9 @@ export function OverviewTab({ document, now, reasons }: Shown) {
 }
 
 /** Why it waits or failed, and what to do. */
-function Advice({ document, now, reasons }: Shown) {
+function Advice({ document, now }: Shown) {
   const words = useWords(stateWords);
-  const { tone, text, advice } = describe(document, words, useFormat(), now, reasons);
+  const { tone, text, advice } = describe(document, words, useFormat(), now);
   if (tone !== 'bad' && tone !== 'warn') return null;
   return (
     <div className={`panel foreign ${classes.advice}`} role={tone === 'bad' ? 'alert' : 'status'}>

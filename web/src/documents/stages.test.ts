@@ -42,7 +42,9 @@ test('a further attempt or a long one is a stall', () => {
   const stages = [line('receive', 'done'), line('transcribe', 'running', { attempts: 3 })];
   expect(states(row('running', stages))[1]).toBe('stalled');
   const paused = row('running', [line('chunk', 'running'), line('embed', 'waiting')]);
-  expect(toDots(paused, NOW, () => true)[2]?.state).toBe('stalled');
+  expect(
+    toDots({ ...paused, waiting: { stage: 'chunk', paused: true } } as never, NOW)[2]?.state,
+  ).toBe('stalled');
   const long = line('transcribe', 'running', { started_at: '2026-01-10T11:57:00Z' });
   expect(states(row('running', [long]))[1]).toBe('stalled');
 });

@@ -23,21 +23,18 @@ const STALLED_MS = 60_000;
 export function isStalled(line: StageLine, now: number): boolean {
   if (line.state !== 'running') return false;
   const age = line.started_at ? now - Date.parse(line.started_at) : 0;
-  return line.attempts > 1 || line.error !== null || age > STALLED_MS;
+  return line.attempts > 1 || line.error !== null || (age > STALLED_MS && !line.progress);
 }
 
 /** The dots of a document: from its stages, or from its state while those are not known. */
-export function toDots(
-  document: DocumentRow,
-  now: number,
-  isPaused: (stage: string) => boolean = () => false,
-): Dot[] {
+export function toDots(document: DocumentRow, now: number): Dot[] {
   const lines = new Map(document.stages?.map((line) => [line.stage, line]));
   return STRIP.map((stages) => {
     const states = stages.map((stage) => {
       const line = lines.get(stage);
       if (line === undefined) return withoutLine(document);
-      const isHeld = line.state === 'running' && isPaused(stage);
+      const isHeld =
+        line.state === 'running' && document.waiting?.paused && document.waiting.stage === stage;
       return isHeld || isStalled(line, now) ? 'stalled' : (line.state as DotState);
     });
     const worst = (['failed', 'stalled', 'running', 'waiting', 'skipped'] as const).find((state) =>

@@ -3,7 +3,6 @@ import { useWords } from '@/shared/i18n';
 import { State } from '@/shared/ui/bits';
 import { describe } from './describe';
 import classes from './documents.module.css';
-import type { StageReasons } from './stage-reasons';
 import { type DocumentRow, toDots } from './stages';
 import { stateWords } from './state-words';
 
@@ -11,17 +10,9 @@ const STEP = 13;
 const RADIUS = 4;
 
 /** Six dots, read by position: receive, transcribe, chunk, extract and embed, index, graph. */
-export function StageStrip({
-  document,
-  now,
-  reasons,
-}: {
-  document: DocumentRow;
-  now: number;
-  reasons?: StageReasons | undefined;
-}) {
+export function StageStrip({ document, now }: { document: DocumentRow; now: number }) {
   const words = useWords(stateWords);
-  const dots = toDots(document, now, (stage) => reasons?.get(stage)?.paused ?? false);
+  const dots = toDots(document, now);
   const label = dots
     .map((dot) => `${dot.stages.map((s) => words.stages[s]).join(' + ')}: ${words.dots[dot.state]}`)
     .join('\n');
@@ -58,20 +49,18 @@ export function StageStrip({
 export function StateLine({
   document,
   now,
-  reasons,
   isWhole = false,
 }: {
   document: DocumentRow;
   now: number;
-  reasons?: StageReasons | undefined;
   /** All of the sentence, on as many lines as it takes, instead of one. */
   isWhole?: boolean;
 }) {
   const words = useWords(stateWords);
-  const { tone, text, advice } = describe(document, words, useFormat(), now, reasons);
+  const { tone, text, advice } = describe(document, words, useFormat(), now);
   return (
     <span className={classes.state}>
-      <StageStrip document={document} now={now} reasons={reasons} />
+      <StageStrip document={document} now={now} />
       <span
         className={`${isWhole ? '' : 'truncate'} foreign`}
         style={{ minWidth: 0 }}

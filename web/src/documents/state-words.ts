@@ -58,6 +58,9 @@ export const stateWords = defineWords(
       graph: 'Waiting for the graph',
     },
     since: (words: string, age: string) => `${words} (${age})`,
+    behind: (words: string, age: string, n: string) => `${words} (${age}, ${n} in the queue)`,
+    pages: (done: string, total: string) => `${done} of ${total} pages`,
+    parts: (done: string, total: string) => `${done} of ${total} parts`,
     attempt: (words: string, age: string, n: string) => `${words} (${age}, attempt ${n})`,
     because: (words: string, reason: string) => `${words}: ${reason}`,
     advice: {
@@ -122,6 +125,9 @@ export const stateWords = defineWords(
       graph: 'Aguardando o grafo',
     },
     since: (words, age) => `${words} (${age})`,
+    behind: (words, age, n) => `${words} (${age}, ${n} na fila)`,
+    pages: (done, total) => `${done} de ${total} páginas`,
+    parts: (done, total) => `${done} de ${total} partes`,
     attempt: (words, age, n) => `${words} (${age}, tentativa ${n})`,
     because: (words, reason) => `${words}: ${reason}`,
     advice: {

@@ -36,11 +36,12 @@ export function Corrections({
   const parts = entity.parts.filter((part) => part.id !== entity.id);
   const show = async ({ status, id }: Schemas['AmendedEntity'], selected = id) => {
     if (status === 'accepted') notifications.show({ message: words.accepted });
+    // First, because a part that is fetched again is answered with its whole.
+    if (selected !== entity.id) onSelect(selected);
     await Promise.all([
       client.invalidateQueries({ queryKey: ['entities'] }),
       client.invalidateQueries({ queryKey: ['subgraph'] }),
     ]);
-    if (selected !== entity.id) onSelect(selected);
   };
   return (
     <Stack gap={6}>

@@ -77,3 +77,11 @@ function Marker({
     </HoverCard>
   );
 }
+
+/** The text of an answer without its marks, where its citations are not shown. */
+export function toPlainText(answer: string): string {
+  return splitAnswer(answer)
+    .map((part) => ('text' in part ? part.text : ''))
+    .join('')
+    .trim();
+}

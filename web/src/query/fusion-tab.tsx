@@ -1,8 +1,9 @@
 import { Button, Group, Stack, Text, Title } from '@mantine/core';
-import { useClipboard, useDebouncedCallback, useDisclosure } from '@mantine/hooks';
+import { useClipboard, useDisclosure } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { lazy, Suspense, useMemo, useState } from 'react';
+import { useDelayedChange } from '@/shared/address';
 import { api, call } from '@/shared/api/client';
 import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
@@ -71,7 +72,7 @@ function WhatIf({
     validChanges(parseChanges(search.set), fields),
   );
   // Browsers limit how often the address may change, and a slider moves faster.
-  const keep = useDebouncedCallback(
+  const keep = useDelayedChange(
     (next: Changes) =>
       void navigate({
         to: '.',

@@ -63,7 +63,7 @@ function expectRows(actual: { id: string; score: number }[], expected: [number, 
 test.each(cases.map((vector, number) => ({ number, vector })))(
   'case $number: order and scores are those of the server',
   ({ vector }) => {
-    const fusion = fuse(toInput(vector), { rrf_bridged: 1, ...vector.fusion } as FusionProfile);
+    const fusion = fuse(toInput(vector), vector.fusion as FusionProfile);
     expect(fusion.method).toBe(vector.expected.method);
     expectRows(fusion.candidates, vector.expected.chunks);
     const passages = expandToPassages(

@@ -1,5 +1,5 @@
 /**
- * The fusion of `retrieval/fusion.py` and the sums behind it, in the browser.
+ * The fusion of `retrieval/ranking/fusion.py` and the sums behind it, in the browser.
  *
  * `tests/golden/fusion_vectors.json` holds both to the same results: change them together.
  */
@@ -9,10 +9,14 @@ export type Channel = (typeof CHANNELS)[number];
 /** Terms beside the channels, in the order in which they are added. */
 export const TERMS = ['freshness', 'metadata', 'entity_overlap', 'hop', 'edge_type'] as const;
 
+/** Candidates below which reciprocal ranks are combined. */
+const MIN_CANDIDATES = 20;
+/** The weight `bridged` beside reciprocal ranks. */
+const RRF_BRIDGED = 1;
+
 export type FusionProfile = Record<Channel, number> & {
   method: 'zscore' | 'rrf';
   rrf_k: number;
-  min_candidates: number;
   bigram: number;
   full_coverage: number;
   unnamed_semantic: number;
@@ -20,7 +24,6 @@ export type FusionProfile = Record<Channel, number> & {
   background: number;
   named: number;
   bridged: number;
-  rrf_bridged: number;
   title: number;
   freshness: number;
   metadata: number;
@@ -69,7 +72,7 @@ export function fuse(input: FusionInput, profile: FusionProfile): Fusion {
   const ids = [...new Set([...found, ...input.named.keys(), ...input.bridged.keys()])].sort(
     compareIds,
   );
-  const isStandardized = profile.method === 'zscore' && ids.length >= profile.min_candidates;
+  const isStandardized = profile.method === 'zscore' && ids.length >= MIN_CANDIDATES;
   const standardized = isStandardized ? sumZScores(ids, places, input, profile) : null;
   const method = standardized ? 'zscore' : 'rrf';
   const addends = standardized ?? sumReciprocalRanks(ids, places, input, profile);
@@ -158,7 +161,7 @@ export function channelWeight(
   const isNamed = input.named.size > 0;
   if (channel === 'semantic') return isNamed ? weight : weight * profile.unnamed_semantic;
   if (channel === 'graph') return isNamed ? weight : weight * profile.unnamed_graph;
-  return weight * wordEvidence(input, profile);
+  return channel === 'lexical' ? weight * wordEvidence(input, profile) : weight;
 }
 
 /** How much the words of the question count, from 0 to 1. */
@@ -176,7 +179,7 @@ function addTerms(
   const isRrf = method === 'rrf';
   const terms: [string, Scores | undefined, number][] = [
     ['named', input.named, profile.named],
-    ['bridged', input.bridged, isRrf ? profile.rrf_bridged : profile.bridged],
+    ['bridged', input.bridged, isRrf ? RRF_BRIDGED : profile.bridged],
     ['title', input.titles, isRrf ? 0 : profile.title * wordEvidence(input, profile)],
     ...TERMS.map((name): [string, Scores | undefined, number] => [
       name,

@@ -13,6 +13,7 @@ import { useActiveTabInView } from '@/shared/ui/tabs-in-view';
 import { AnswerView } from './answer-view';
 import { CopyAs } from './copy-as';
 import { useRunProgress } from './follow';
+import { RestsOn } from './rests-on';
 import {
   type QueryRequest,
   type RecordedRun,
@@ -141,6 +142,9 @@ function AnswerTab({ run, onAsk }: TabProps) {
       <AnswerView
         answer={run.answer}
         onAskWithout={(change) => run.request && onAsk(changeRequest(run.request, change))}
+        footer={
+          run.answer.refused ? undefined : <RestsOn key={run.answer.run_id} answer={run.answer} />
+        }
       />
     );
   }

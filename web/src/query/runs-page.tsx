@@ -3,6 +3,7 @@ import { useDebouncedCallback } from '@mantine/hooks';
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useCallback, useState } from 'react';
+import { useDelayedChange } from '@/shared/address';
 import { api, call, type Schemas } from '@/shared/api/client';
 import { type LiveMessage, useLive } from '@/shared/api/live';
 import { useFormat } from '@/shared/format';
@@ -60,7 +61,7 @@ export function RunsPage() {
   };
   const setSearch = (change: Record<string, string | undefined>) =>
     navigate({ to: '/runs', search: { ...search, ...change }, replace: true });
-  const setQuery = useDebouncedCallback((q: string) => void setSearch({ q: q || undefined }), 250);
+  const setQuery = useDelayedChange((q: string) => void setSearch({ q: q || undefined }), 250);
   const runs = useInfiniteQuery({
     queryKey: ['runs', 'list', filters],
     queryFn: ({ pageParam }) =>

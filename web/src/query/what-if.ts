@@ -92,11 +92,8 @@ export function usableSettings(run: RecordedRun): Record<'fusion' | 'rerank', st
   const has = (channel: (typeof CHANNELS)[number]) => (input.hits[channel]?.size ?? 0) > 0;
   const offered: [string, boolean][] = [
     ['method', true],
-    ['lexical', has('lexical')],
-    ['semantic', has('semantic')],
-    ['graph', has('graph')],
+    ...CHANNELS.map((channel): [string, boolean] => [channel, has(channel)]),
     ['rrf_k', true],
-    ['min_candidates', true],
     ['bigram', input.pairScores.size > 0],
     ['full_coverage', has('lexical')],
     ['background', !isNamed && input.backgrounds.size > 0],
@@ -104,7 +101,6 @@ export function usableSettings(run: RecordedRun): Record<'fusion' | 'rerank', st
     ['unnamed_graph', !isNamed && has('graph')],
     ['named', isNamed],
     ['bridged', input.bridged.size > 0],
-    ['rrf_bridged', input.bridged.size > 0],
     ['title', input.titles.size > 0],
     ...TERMS.filter((name) => name !== 'edge_type').map((name): [string, boolean] => [
       name,

@@ -1,4 +1,5 @@
-import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useDebouncedCallback } from '@mantine/hooks';
+import { useNavigate, useRouter, useSearch } from '@tanstack/react-router';
 import { useCallback } from 'react';
 
 type Parameters = Record<string, string | undefined>;
@@ -29,4 +30,23 @@ export function useAddress(): [
     [navigate],
   );
   return [search, change];
+}
+
+/**
+ * Calls `change` with the last arguments, once none came for `ms` milliseconds, for changes of the
+ * address. A change that is due while the user navigates to another screen is dropped,
+ * because it would take them back.
+ */
+export function useDelayedChange<Arguments extends unknown[]>(
+  change: (...values: Arguments) => void,
+  ms: number,
+): (...values: Arguments) => void {
+  const router = useRouter();
+  const delayed = useDebouncedCallback((screen: string, ...values: Arguments) => {
+    if (router.latestLocation.pathname === screen) change(...values);
+  }, ms);
+  return useCallback(
+    (...values: Arguments) => delayed(router.latestLocation.pathname, ...values),
+    [delayed, router],
+  );
 }

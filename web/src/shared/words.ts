@@ -19,8 +19,8 @@ export const sharedWords = defineWords(
     until: 'Until',
     signIn: {
       title: 'Sign in',
-      hint: 'Open the link that `anabranch up` printed, or run this command for a new one:',
-      orKey: 'Or enter an API key. This page keeps it until you reload.',
+      hint: 'On the machine of the server, open the link that `anabranch up` printed, or run this command for a new one:',
+      orKey: 'This page keeps it until you reload.',
       key: 'API key',
       submit: 'Sign in',
     },
@@ -43,8 +43,8 @@ export const sharedWords = defineWords(
     until: 'Até',
     signIn: {
       title: 'Entrar',
-      hint: 'Abra o link que `anabranch up` mostrou, ou execute este comando para obter outro:',
-      orKey: 'Ou informe uma chave de API. Esta página a guarda até ser recarregada.',
+      hint: 'Na máquina do servidor, abra o link que `anabranch up` mostrou, ou execute este comando para obter outro:',
+      orKey: 'Esta página a guarda até ser recarregada.',
       key: 'Chave de API',
       submit: 'Entrar',
     },

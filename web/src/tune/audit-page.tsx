@@ -1,9 +1,9 @@
 import { Autocomplete, Button, Group, Select, Stack, Text, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Search } from '@/app/router';
 import { appWords } from '@/app/words';
+import { useDelayedChange } from '@/shared/address';
 import { api, call, type Schemas } from '@/shared/api/client';
 import { useWords } from '@/shared/i18n';
 import { Ago, Id, State } from '@/shared/ui/bits';
@@ -42,7 +42,7 @@ export function AuditPage() {
   const shown = trail.data?.pages.flatMap((page) => page.items) ?? [];
   const show = (next: Search) =>
     navigate({ to: '/audit', search: (old: Search) => ({ ...old, ...next }), replace: true });
-  const showText = useDebouncedCallback((q: string) => void show({ q: q || undefined }), 250);
+  const showText = useDelayedChange((q: string) => void show({ q: q || undefined }), 250);
   const isFiltered = Object.keys(filters).length > 0;
   // Those of the first page suggest; others may be typed in.
   const suggest = (field: 'actor' | 'action') =>

@@ -2,6 +2,7 @@ import { Button, Group, Select, Stack, Switch, Text, TextInput, Title } from '@m
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useEffect, useMemo, useState } from 'react';
 import type { Search } from '@/app/router';
+import { useDelayedChange } from '@/shared/address';
 import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
 import { Id } from '@/shared/ui/bits';
@@ -65,17 +66,17 @@ export function ProfileEditor({
   const differing = fields.filter((field) => !isEqual(getAt(values, field.key), field.default));
 
   const text = edited.length === 0 ? undefined : JSON.stringify(changes);
-  useEffect(() => {
-    const timer = setTimeout(() => {
-      navigate({
+  const keepEdits = useDelayedChange(
+    (edits: string | undefined) =>
+      void navigate({
         to: '/profiles',
-        search: (old: Search) => ({ ...old, edits: text }),
+        search: (old: Search) => ({ ...old, edits }),
         replace: true,
         resetScroll: false,
-      });
-    }, URL_DELAY_MS);
-    return () => clearTimeout(timer);
-  }, [text, navigate]);
+      }),
+    URL_DELAY_MS,
+  );
+  useEffect(() => keepEdits(text), [text, keepEdits]);
   const show = (next: Record<string, string | undefined>) =>
     navigate({ to: '/profiles', search: (old: Search) => ({ ...old, ...next }), replace: true });
   const isShown = (field: Field) =>

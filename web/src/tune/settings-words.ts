@@ -17,6 +17,7 @@ export const settingsWords = defineWords(
       file: 'File',
       environment: 'Environment',
       'command line': 'Command line',
+      'web UI': 'Web UI',
     },
     effect: 'Takes effect',
     effects: {
@@ -58,6 +59,7 @@ export const settingsWords = defineWords(
       file: 'Arquivo',
       environment: 'Ambiente',
       'command line': 'Linha de comando',
+      'web UI': 'Interface web',
     },
     effect: 'Vale a partir de',
     effects: {

@@ -2,6 +2,7 @@ import { Group, Stack, Text, Title } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import type { Schemas } from '@/shared/api/client';
+import { useIdentity } from '@/shared/api/identity';
 import { useFormat } from '@/shared/format';
 import { useWords } from '@/shared/i18n';
 import { pipelineWords } from '@/stream/pipeline/words';
@@ -21,21 +22,27 @@ export function SystemFacts({
   const documents = Object.entries(health.documents)
     .map(([state, n]) => `${format.count(n)} ${states[state as keyof typeof states] ?? state}`)
     .join(' · ');
+  // Who may not read every document gets no counts of all of them.
+  const isLimited = Boolean(useIdentity().data?.readers);
   const facts: [string, ReactNode][] = [
     [words.version, health.version],
     [words.generation, health.generation ?? words.noGeneration],
-    [words.documents, documents || format.count(0)],
-    [
-      words.deadLetters,
-      health.dead_letters.total === 0 ? (
-        format.count(0)
-      ) : (
-        <Link key="dead" to="/dead-letters">
-          {format.count(health.dead_letters.total)}
-        </Link>
-      ),
-    ],
   ];
+  if (!isLimited) {
+    facts.push(
+      [words.documents, documents || format.count(0)],
+      [
+        words.deadLetters,
+        health.dead_letters.total === 0 ? (
+          format.count(0)
+        ) : (
+          <Link key="dead" to="/dead-letters">
+            {format.count(health.dead_letters.total)}
+          </Link>
+        ),
+      ],
+    );
+  }
   if (system === undefined) facts.push([words.log, health.log]);
   else {
     const { disk, postgres, open_streams: streams } = system;

@@ -8,6 +8,7 @@ import { useWords } from '@/shared/i18n';
 import { State } from '@/shared/ui/bits';
 import { Page } from '@/shared/ui/page';
 import { Command, ErrorState, QueryState } from '@/shared/ui/states';
+import { ChatModelPanel } from './chat-model-panel';
 import { DoctorPanel } from './doctor-panel';
 import { MetricsPanel } from './metrics-panel';
 import { SystemFacts } from './system-facts';
@@ -45,6 +46,7 @@ export function SystemPage() {
         {(data) => <SystemFacts health={data} system={system.data} />}
       </QueryState>
       {system.isError && <ErrorState error={system.error} onRetry={() => system.refetch()} />}
+      {isOperator && <ChatModelPanel />}
       {isAdmin && <MetricsPanel />}
       {isOperator && <DoctorPanel />}
       <Support />

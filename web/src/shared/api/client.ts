@@ -27,6 +27,10 @@ export function setKey(key: string | null): void {
   credentials.scope = Math.random();
 }
 
+export function hasKey(): boolean {
+  return credentials.key !== null;
+}
+
 export function chooseTenant(tenant: string | null): void {
   credentials.tenant = tenant;
   if (tenant === null) sessionStorage.removeItem('tenant');

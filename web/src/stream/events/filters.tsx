@@ -1,6 +1,6 @@
 import { Autocomplete, Button, MultiSelect, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
 import { type RefObject, useEffect, useState } from 'react';
+import { useDelayedChange } from '@/shared/address';
 import { useCan } from '@/shared/api/identity';
 import { useWords } from '@/shared/i18n';
 import type { LogEntry, LogFilter } from './event-log';
@@ -17,6 +17,7 @@ const TOPICS = [
   'outcomes',
   'queries',
   'feedback',
+  'answers',
   'dead_letters',
 ];
 const TYPING_MS = 250;
@@ -84,7 +85,7 @@ export function Filters({
 function useTyped(value: string, onChange: (value: string) => void) {
   const [typed, setTyped] = useState(value);
   useEffect(() => setTyped(value), [value]);
-  const report = useDebouncedCallback(onChange, TYPING_MS);
+  const report = useDelayedChange(onChange, TYPING_MS);
   return {
     value: typed,
     set: (next: string) => {

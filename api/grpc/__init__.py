@@ -1,0 +1,1 @@
+"""The interface over gRPC (extra `grpc`); `anabranch.proto` describes it."""
