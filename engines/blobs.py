@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import random
 import re
 import stat
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
@@ -39,7 +41,9 @@ from schemas.ids import THREADLESS_BYTES, sha256_hex
 from schemas.ports.engines import StoredBlob
 from schemas.values import BlobRef
 
-MAX_FOLDER_RACES = 20
+FOLDER_RACE_PAUSES_S = (0, 0, *(min(1e-4 * 2**n, 0.03) for n in range(60)))
+"""Longest pauses between attempts: two processes in step stay in step without a random pause, and
+one that is stopped while it removes a folder may stay so for 100 ms."""
 
 
 def get_file_size(path: str) -> int:
@@ -77,12 +81,13 @@ def delete_file(path: str, root: str) -> None:
 
 
 def _retry_in_new_folder(path: str, operation: Callable[[], object]) -> None:
-    for _ in range(MAX_FOLDER_RACES):
+    for pause_s in FOLDER_RACE_PAUSES_S:
         # A deletion may remove the folder, or one above it, as soon as it is made.
         with suppress(FileNotFoundError, FileExistsError):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             operation()
             return
+        time.sleep(pause_s * random.random())
     operation()
 
 
@@ -383,7 +388,7 @@ class ObstoreBlobStore:
 
     async def _write(self, key: str, operation: Callable[[], Awaitable[T]]) -> T:
         """Run an operation that creates the blob's folder."""
-        for _ in range(MAX_FOLDER_RACES):
+        for pause_s in FOLDER_RACE_PAUSES_S:
             try:
                 return await self._run_operation(key, operation)
             except EngineUnavailable as error:
@@ -391,6 +396,7 @@ class ObstoreBlobStore:
                 # which was empty: it is created again.
                 if self._folder is None or MISSING_FOLDER not in error.detail:
                     raise
+            await asyncio.sleep(pause_s * random.random())
         return await self._run_operation(key, operation)
 
     def _find_path(self, key: str) -> str | None:

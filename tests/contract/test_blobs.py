@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import multiprocessing
 import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -276,3 +277,20 @@ def test_write_beside_deletions_that_empty_the_folder(tmp_path: Path) -> None:
         writer.join(60)
     assert [writer.exitcode for writer in writers] == [0, 0]
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_write_waits_for_a_deletion_that_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that a busy machine stops while it removes a folder stays so for milliseconds."""
+    make_folders, end = os.makedirs, time.monotonic() + 0.1
+
+    def make_folders_late(path: str, exist_ok: bool = False) -> None:
+        if time.monotonic() < end:
+            raise FileExistsError(path)
+        make_folders(path, exist_ok=exist_ok)
+
+    monkeypatch.setattr(os, "makedirs", make_folders_late)
+    store = open_blobs(f"file://{tmp_path}")
+    await store.put("uploads/a", b"text")
+    assert await store.get("uploads/a") == b"text"
