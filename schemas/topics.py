@@ -5,6 +5,7 @@ Partitions, retention, encryption and access rules derive from here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -177,6 +178,18 @@ class Position:
     topic: str
     partition: int
     offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+POSITION_PATTERN = r"^[a-z0-9_.-]{1,80}\[[0-9]{1,9}\]@[0-9]{1,18}$"
+
+
+def parse_position(text: str) -> Position:
+    """Read what `str` made of a position. The text must match `POSITION_PATTERN`."""
+    topic, partition, offset = re.split(r"\[|\]@", text)
+    return Position(topic, int(partition), int(offset))
 
 
 def is_repeat(position: Position | None, first_position: Position | None) -> bool:

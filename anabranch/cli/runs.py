@@ -282,8 +282,8 @@ def diff(run: RunId, other: str | None = None, /, *, common: RemoteOptions = REM
     """Compare a run with a later one, or with the same question asked now.
 
     Args:
-        other: Id of a later run, or its first digits; no position of the log. Without it, the
-            question is asked now, as a new run.
+        other: Id of a later run, or its first digits. Without it, the question is asked now, as a
+            new run.
     """
 
     result = _compare(run, other, "diff", common)
@@ -291,21 +291,33 @@ def diff(run: RunId, other: str | None = None, /, *, common: RemoteOptions = REM
 
 
 @app.command
-def bisect(run: RunId, other: str | None = None, /, *, common: RemoteOptions = REMOTE) -> int:
+def bisect(
+    run: RunId,
+    other: str | None = None,
+    /,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    common: RemoteOptions = REMOTE,
+) -> int:
     """Find the change that flipped an answer between a run and a later one, or until now.
 
     Args:
-        other: Id of a later run, or its first digits; no position of the log. Without it, the
-            question is asked now, as a new run.
+        other: Id of a later run, or its first digits. Without it, the question is asked now, as a
+            new run.
+        start: Position of the log, such as `accepted[0]@75`: only later revisions are searched.
+        end: Position of the log: only revisions up to it are searched.
     """
-    result = _compare(run, other, "bisect", common)
+    result = _compare(run, other, "bisect", common, start=start, end=end)
     return common.show(result, lambda: _print_bisection(result))
 
 
-def _compare(run: str, other: str | None, action: str, common: RemoteOptions) -> dict[str, Any]:
+def _compare(
+    run: str, other: str | None, action: str, common: RemoteOptions, **positions: str | None
+) -> dict[str, Any]:
     async def compare(client: ApiClient, run_id: str) -> dict[str, Any]:
         other_id = await find_id(client, RUNS, other) if other else None
-        return await client.post(f"/v1/runs/{run_id}/{action}", {"other": other_id})
+        return await client.post(f"/v1/runs/{run_id}/{action}", {"other": other_id, **positions})
 
     return call_by_name(RUNS, run, common, compare)
 
@@ -314,7 +326,7 @@ def _print_bisection(result: dict[str, Any]) -> None:
     print(f"{to_single_line(result['question'])}\n{to_single_line(result['reason']['detail'])}")
     document = result["document"]
     if document and document["topic"]:
-        print(f"received at {document['topic']}[{document['partition']}]:{document['offset']}")
+        print(f"received at {document['topic']}[{document['partition']}]@{document['offset']}")
     for name in ("before", "after"):
         print(f"{name:7} {remove_emphasis(result[name] or 'refused')}")
     print(f"changes: {result['changes']}, reruns: {result['reruns']}")

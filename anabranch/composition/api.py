@@ -201,6 +201,7 @@ async def prepare_api(
             past_texts,
             PgGenerations(storage.pool),
             retrievers.acquire,
+            storage.log,
             event_tap,
             overrides.fresh_id,
         )

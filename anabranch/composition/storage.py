@@ -9,11 +9,11 @@ from uuid import uuid4
 from anabranch.config.engines import open_blob_store
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import Settings
-from anabranch.encryption.codec import TopicListingLog, build_codec, open_key_file
+from anabranch.encryption.codec import build_codec, open_key_file
 from anabranch.kafka.settings import open_kafka, resolve_retention_ms, resolve_topic_partitions
 from engines.disk import open_temporary_folder
 from processors import EVENT_CLASSES
-from schemas.ports.log import Subscriber
+from schemas.ports.log import EventLog, Subscriber
 from services.recovery.table_recovery import RecoveryReport, recover_tables
 from services.storage import Storage
 from sql.database import (
@@ -119,7 +119,7 @@ def open_unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage
 
 def _open_log(
     settings: Settings, dsn: str, pool: Pool, offset_store: PgOffsetStore
-) -> tuple[TopicListingLog, Subscriber]:
+) -> tuple[EventLog, Subscriber]:
     if settings.log_kind == "postgres":
         # A new owner for each process: the leases of a killed one expire.
         return PgLog(pool), PgSubscriber(pool, dsn, owner=uuid4())

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
 from uuid import UUID, uuid4
 
 import structlog
@@ -38,13 +37,8 @@ from streams.payload_keys import (
 logger = structlog.get_logger(__name__)
 
 
-class TopicListingLog(EventLog, Protocol):
-    async def list_topics(self) -> list[str]:
-        """List existing topics, including those of generations."""
-
-
 async def build_codec(
-    settings: Settings, pool: Pool, log: TopicListingLog, key_file: KeyFile | None
+    settings: Settings, pool: Pool, log: EventLog, key_file: KeyFile | None
 ) -> Codec:
     """Build the codec. It decrypts existing events also if `log.encrypt` is off.
 
@@ -71,9 +65,7 @@ async def build_codec(
     )
 
 
-async def _load_signatures(
-    keystore: PgKeystore, master: bytes, log: TopicListingLog
-) -> EventSigner:
+async def _load_signatures(keystore: PgKeystore, master: bytes, log: EventLog) -> EventSigner:
     """Load the signing keys. Raises ConfigurationError for another master key."""
     # A log of an older version holds unsigned events: those before the first start of this version
     # are accepted.

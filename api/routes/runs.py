@@ -44,6 +44,7 @@ from schemas.run_records import (
     RunStatus,
     RunTelemetry,
 )
+from schemas.topics import POSITION_PATTERN
 
 router = APIRouter(route_class=OperationRoute, tags=["runs"])
 
@@ -118,6 +119,13 @@ class RunArtifacts(ResponseModel):
 class RunDiffRequest(Request):
     other: UUID | None = None
     """Run to compare with. By default the query runs again now, as a new run."""
+
+
+class BisectRequest(RunDiffRequest):
+    start: str | None = Field(None, pattern=POSITION_PATTERN, examples=["accepted[0]@75"])
+    """Position of the log: only revisions received later are searched. Default: of the run."""
+    end: str | None = Field(None, pattern=POSITION_PATTERN, examples=["accepted[0]@90"])
+    """Position of the log: only revisions up to it are searched. Default: of the other run."""
 
 
 class Rerun(ResponseModel):
@@ -362,17 +370,18 @@ async def get_counterfactual(
 @operation(
     "reader",
     problems="404 NOT_FOUND PASSAGE_GONE RUN_ERASED "
-    "422 SAME_ANSWER DIFFERENT_QUESTIONS NO_CITATIONS",
+    "422 SAME_ANSWER DIFFERENT_QUESTIONS NO_CITATIONS OUTSIDE_RUNS",
 )
 async def bisect_run(
-    run: UUID, body: RunDiffRequest, services: ServicesDep, caller: Caller
+    run: UUID, body: BisectRequest, services: ServicesDep, caller: Caller
 ) -> Bisection:
     """Find the change between two runs of a question that flipped its answer.
 
     A binary search over the changes between them: revisions in the order of the log, the
-    generation, the profile. Uses the recorded candidates of both runs; calls no model.
+    generation, the profile. Between two positions of the log, only over the revisions. Uses the
+    recorded candidates of both runs; calls no model.
     """
-    return await services.run_history.bisect(caller, run, body.other)
+    return await services.run_history.bisect(caller, run, body.other, (body.start, body.end))
 
 
 @router.post("/runs/{run}/diff", operation_id="diff_run")

@@ -1,10 +1,12 @@
 """Find the change between two runs of a question that flipped its answer.
 
 The changes are the documents whose candidates differ, in the order in which the log received their
-revisions, then the generation, the profile, and last what concerns every candidate, such as corpus
-statistics. The question is answered from the candidates of the earlier run with the first of the
-changes applied, which takes those of the later run; a binary search finds the change after which
-the answer is another one. Answers are quoted, as in `counterfactual`; no engine is called.
+revisions and withdrawals, then the generation, the profile, and last what concerns every candidate,
+such as corpus statistics. Positions of the log limit the search to the documents that it received
+between them: it has no position for the other changes. The question is answered from the candidates
+of the earlier run with the first of the changes applied, which takes those of the later run; a
+binary search finds the change after which the answer is another one. Answers are quoted, as in
+`counterfactual`; no engine is called.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from schemas.ports.lineage import RevisionArrival
 from schemas.principals import Principal
 from schemas.questions import QueryRequest, QueryResponse
 from schemas.run_records import Bisection, ChangeReason, FlippingDocument
+from schemas.topics import Position, StoredRecord
 
 _Answer = tuple[str | None, bool]
 
@@ -40,6 +43,11 @@ class _Change:
     reason: ChangeReason
     documents: frozenset[UUID] = frozenset()
     document: FlippingDocument | None = None
+    received: tuple[Position, datetime] | None = None
+    """Where and when the log received it, if it did."""
+
+    def is_received_by(self, record: StoredRecord) -> bool:
+        return self.received is not None and _is_received(*self.received, record)
 
 
 async def bisect_runs(
@@ -48,30 +56,50 @@ async def bisect_runs(
     caller: Principal,
     texts: Mapping[UUID, str],
     arrivals: Sequence[RevisionArrival],
+    start: StoredRecord | None = None,
+    end: StoredRecord | None = None,
 ) -> Bisection:
     """Raise InvalidRequest unless both runs answer the same question, and differently.
 
-    `arrivals` are the revisions of the candidates' documents.
+    `arrivals` are the revisions of the candidates' documents. `start` and `end` are records of the
+    time between the runs; the answers compared are then those of these positions.
     """
     _require_same_question(earlier, later)
+    _require_between(earlier, later, (start, end))
     first, last = restrict_to_quotes(earlier), restrict_to_quotes(later)
     ends = [await answer_from_record(run, caller, texts) for run in (first, last)]
     scores = map_quote_scores(ends[1]) | map_quote_scores(ends[0])
     changes = list_changes(first, last, arrivals)
     before, after = map(_read_answer, ends)
-    if before == after:
+
+    async def answer_after(changes_count: int) -> _Answer:
+        record = _mix(first, last, changes[:changes_count])
+        return _read_answer(await answer_from_record(record, caller, texts, scores))
+
+    # The answer is the earlier one up to `low` changes, and another one from `high` on.
+    low, high, reruns = 0, len(changes), 0
+    for record in filter(None, (start, end)):
+        _require_known_revisions(record, changes, arrivals)
+    if start:
+        changes.sort(key=lambda change: not change.is_received_by(start))
+        low = sum(change.is_received_by(start) for change in changes)
+        before = await answer_after(low)
+    if end:
+        changes = [change for change in changes if change.is_received_by(end)]
+        high = len(changes)
+        after = await answer_after(high)
+    if low == high or before == after:
         raise InvalidRequest(
-            f"Runs {earlier.response.run_id} and {later.response.run_id} have the same answer.",
+            f"Runs {earlier.response.run_id} and {later.response.run_id} have the same answer"
+            f"{' at these positions of the log' if start or end else ''}.",
             code="SAME_ANSWER",
             remedy="Name two runs with different answers, or compare them with "
             "POST /v1/runs/{run}/diff.",
         )
-    # The answer is the earlier one up to `low` changes, and another one from `high` on.
-    low, high, reruns = 0, len(changes), 0
+    found_changes = high - low
     while high - low > 1:
         middle, reruns = (low + high) // 2, reruns + 1
-        record = _mix(first, last, changes[:middle])
-        answer = _read_answer(await answer_from_record(record, caller, texts, scores))
+        answer = await answer_after(middle)
         if answer == before:
             low = middle
         else:
@@ -85,7 +113,7 @@ async def bisect_runs(
         document=found.document,
         before=before[0],
         after=after[0],
-        changes=len(changes),
+        changes=found_changes,
         reruns=reruns,
     )
 
@@ -133,15 +161,17 @@ def list_changes(
             continue
         shown = now or then
         assert shown is not None
+        position = now.position if now else shown.withdrawal
+        received_at = shown.received_at if now else shown.withdrawn_at or shown.received_at
         name = titles.get(document_id) or shown.title or shown.external_id or str(document_id)
         document = FlippingDocument(
             document_id=document_id,
             title=name,
             revision_then=then.revision if then else None,
             revision_now=now.revision if now else None,
-            topic=now.log_topic if now else None,
-            partition=now.log_partition if now else None,
-            offset=now.log_offset if now else None,
+            topic=position.topic if position else None,
+            partition=position.partition if position else None,
+            offset=position.offset if position else None,
         )
         detail = (
             f"{name} was added"
@@ -151,7 +181,9 @@ def list_changes(
             else f"{name} changed from revision {then.revision} to {now.revision}"
         )
         reason = ChangeReason(cause="document", detail=detail)
-        found.append((shown.received_at, _Change(reason, frozenset([document_id]), document)))
+        received = (position, received_at) if position else None
+        change = _Change(reason, frozenset([document_id]), document, received)
+        found.append((received_at, change))
     changes = [change for _, change in sorted(found, key=lambda pair: pair[0])]
     names = earlier.response.generation, later.response.generation
     if names[0] != names[1]:
@@ -182,7 +214,7 @@ def _find_revision(
     time. None if none of the document's chunks was a candidate and the document is gone or new.
     """
     read = {one.revision for one in run.run_record.chunks if one.document_id == document_id}
-    answered_at = datetime.fromisoformat(run.answered_at) if run.answered_at else None
+    answered_at = _read_time(run)
     known = [
         one
         for one in arrivals
@@ -191,6 +223,55 @@ def _find_revision(
     latest = max(known, key=lambda one: one.revision, default=None)
     is_gone = latest is not None and latest.is_withdrawn and document_id not in _list_documents(run)
     return None if is_gone else latest
+
+
+def _require_between(
+    earlier: RecordedRun, later: RecordedRun, records: Sequence[StoredRecord | None]
+) -> None:
+    first, last = map(_read_time, (earlier, later))
+    for record in filter(None, records):
+        if (first and record.appended_at < first) or (last and record.appended_at > last):
+            raise _outside_error(f"{record.position} was not received between the two runs.")
+
+
+def _outside_error(detail: str) -> InvalidRequest:
+    return InvalidRequest(
+        detail,
+        code="OUTSIDE_RUNS",
+        remedy="Name runs before and after it, between which each document changed once. "
+        "`anabranch runs list --until TIME` lists them.",
+    )
+
+
+def _read_time(run: RecordedRun) -> datetime | None:
+    return datetime.fromisoformat(run.answered_at) if run.answered_at else None
+
+
+def _is_received(position: Position, received_at: datetime, record: StoredRecord) -> bool:
+    # Clocks of two partitions differ; offsets of one do not err.
+    if (position.topic, position.partition) == (record.position.topic, record.position.partition):
+        return position.offset <= record.position.offset
+    return received_at <= record.appended_at
+
+
+def _require_known_revisions(
+    record: StoredRecord, changes: Sequence[_Change], arrivals: Sequence[RevisionArrival]
+) -> None:
+    """Raise InvalidRequest if a document had a revision at `record` that neither run can show."""
+    for change in changes:
+        if (document := change.document) is None or change.is_received_by(record):
+            continue
+        revisions = [
+            one.revision
+            for one in arrivals
+            if one.document_id == document.document_id
+            and _is_received(one.position, one.received_at, record)
+        ]
+        if revisions and max(revisions) != document.revision_then:
+            raise _outside_error(
+                f"{document.title} had revision {max(revisions)} at {record.position}, which "
+                "neither run read."
+            )
 
 
 def _require_same_question(earlier: RecordedRun, later: RecordedRun) -> None:

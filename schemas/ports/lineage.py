@@ -104,17 +104,20 @@ class LineageStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RevisionArrival:
-    """When and where the log received a revision. `is_withdrawn`: a later withdrawal removed it."""
+    """When and where the log received a revision, and the later withdrawal that removed it.
+
+    `withdrawal` is None if no event withdrew it, or if its position is no longer known.
+    """
 
     document_id: UUID
     revision: int
     title: str | None
     external_id: str | None
     received_at: datetime
-    log_topic: str
-    log_partition: int
-    log_offset: int
+    position: Position
     is_withdrawn: bool
+    withdrawal: Position | None = None
+    withdrawn_at: datetime | None = None
 
 
 class RecordedText(Protocol):

@@ -123,6 +123,9 @@ class EventLog(RecordAppender, Protocol):
     async def read_at(self, position: Position) -> StoredRecord | None:
         """Return the record at this position, or None if it has expired."""
 
+    async def list_topics(self) -> list[str]:
+        """Return all topics, including those of generations."""
+
     async def fetch_max_retention(self, topic: str) -> timedelta | None:
         """Return the maximum time for which a record appended now stays readable.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -17,11 +17,13 @@ from retrieval.runs.lineage.tracer import LineageTracer, trace_run
 from retrieval.runs.recorded_run import RecordedRun, parse_run
 from retrieval.runs.rerun import fetch_run_texts, rerun_run
 from retrieval.runs.run_diff import DiffContext, compare_runs, get_passages
-from schemas.errors import unknown_run_error
+from schemas.errors import NotFound, unknown_run_error
 from schemas.lineage import DocumentLineage, RunLineage
+from schemas.ports.log import EventLog
 from schemas.principals import Principal
 from schemas.questions import QueryRequest, SearchRequest
 from schemas.run_records import Bisection, CounterfactualAnswer, GraphSummary, RunDiff
+from schemas.topics import Position, StoredRecord, parse_position
 from services.query.event_buffer import QueryEventTap
 from sql.catalog.listings import PgListings
 from sql.catalog.runs import PgRecordedTexts
@@ -61,6 +63,7 @@ class RunHistory:
     tables: PgRecordedTexts
     generations: PgGenerations
     acquire_retriever: Callable[[str | None], AbstractAsyncContextManager[tuple[str, Retriever]]]
+    log: EventLog
     event_tap: QueryEventTap
     fresh_id: Callable[[], UUID]
 
@@ -95,30 +98,69 @@ class RunHistory:
         return await answer_without_each_document(record, caller, texts)
 
     async def diff_run(self, caller: Principal, run_id: UUID, other_run_id: UUID | None) -> RunDiff:
-        """Compare with another run, or with the same query now, which becomes a run of its own."""
-        earlier = parse_run(await self.get_run(caller, run_id))
-        later = (
-            parse_run(await self.get_run(caller, other_run_id))
-            if other_run_id
-            else await self.run_now(caller, earlier.request)
-        )
+        """Compare with another run, or with the same query now."""
+        earlier, later = await self._fetch_pair(caller, run_id, other_run_id)
         return await self.compare(caller, earlier, later)
 
-    async def bisect(self, caller: Principal, run_id: UUID, other_run_id: UUID | None) -> Bisection:
-        """Find the change that flipped the answer until the other run, or until now."""
-        earlier = parse_run(await self.get_run(caller, run_id))
-        later = (
-            parse_run(await self.get_run(caller, other_run_id))
-            if other_run_id
-            else await self.run_now(caller, earlier.request)
-        )
+    async def bisect(
+        self,
+        caller: Principal,
+        run_id: UUID,
+        other_run_id: UUID | None,
+        positions: Sequence[str | None] = (None, None),
+    ) -> Bisection:
+        """Find the change that flipped the answer until the other run, or until now.
+
+        With `positions`, only between these two of the log. Raises NotFound for one that is not of
+        an event of the caller's tenant.
+        """
+        earlier, later = await self._fetch_pair(caller, run_id, other_run_id)
         texts = {
             **await fetch_run_texts(earlier, caller, self.tables),
             **await fetch_run_texts(later, caller, self.tables),
         }
         documents = {one.document_id for run in (earlier, later) for one in run.candidates}
         arrivals = await self.tables.fetch_arrivals(caller, sorted(documents))
-        return await bisect_runs(earlier, later, caller, texts, arrivals)
+        known = {position for one in arrivals for position in (one.position, one.withdrawal)}
+        start, end = [
+            await self._read_record(caller, parse_position(text), known) if text else None
+            for text in positions
+        ]
+        # The tables do not know the times.
+        withdrawals = {
+            position: stored.appended_at
+            for position in {one.withdrawal for one in arrivals if one.withdrawal}
+            if (stored := await self.log.read_at(position))
+        }
+        arrivals = [
+            replace(one, withdrawn_at=withdrawals.get(one.withdrawal)) if one.withdrawal else one
+            for one in arrivals
+        ]
+        return await bisect_runs(earlier, later, caller, texts, arrivals, start, end)
+
+    async def _read_record(
+        self, caller: Principal, position: Position, known: Set[Position | None]
+    ) -> StoredRecord:
+        exists = position.topic in await self.log.list_topics()
+        stored = await self.log.read_at(position) if exists else None
+        tenant = stored.record.headers.get("ce_tenant") if stored else None
+        is_own = caller.readers is None and tenant == caller.tenant.encode()
+        # When others' events arrived is theirs to know.
+        if stored is None or not (is_own or position in known):
+            raise NotFound(
+                f"No event of tenant {caller.tenant!r} is at {position}.",
+                remedy="GET /v1/documents/{document}/events lists the positions of a document.",
+            )
+        return stored
+
+    async def _fetch_pair(
+        self, caller: Principal, run_id: UUID, other_run_id: UUID | None
+    ) -> tuple[RecordedRun, RecordedRun]:
+        """Fetch a run and the other one, or the same query now, which becomes a run of its own."""
+        earlier = parse_run(await self.get_run(caller, run_id))
+        if other_run_id:
+            return earlier, parse_run(await self.get_run(caller, other_run_id))
+        return earlier, await self.run_now(caller, earlier.request)
 
     async def compare(self, caller: Principal, earlier: RecordedRun, later: RecordedRun) -> RunDiff:
         """Compare two runs, and explain the differences by the current documents."""

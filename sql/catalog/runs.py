@@ -15,6 +15,7 @@ from schemas.judgements import MAX_QUOTE_CHARS, GradedPassage, QuotedPassage
 from schemas.ports.lineage import RecordedText, RevisionArrival
 from schemas.principals import Principal
 from schemas.run_records import CurrentDocument, OrphanedRun
+from schemas.topics import Position
 from sql.database import Connection, PgStore, Pool, hold_session_lock, load_query
 
 
@@ -131,7 +132,16 @@ class PgRecordedTexts(PgStore):
         rows = await self._fetch(
             "revision_arrivals", caller.tenant, list(document_ids), caller.readers
         )
-        return [RevisionArrival(**dict(row)) for row in rows]
+        return [
+            RevisionArrival(
+                **{
+                    **dict(row),
+                    "position": Position(*row["position"]),
+                    "withdrawal": Position(*row["withdrawal"]) if row["withdrawal"] else None,
+                }
+            )
+            for row in rows
+        ]
 
 
 async def archive_run_texts(connection: Connection, generation: str) -> None:

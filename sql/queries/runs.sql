@@ -202,10 +202,13 @@ left join document_revisions r on r.document_id = d.id and r.ord = v.ord
 where d.tenant = $1 and d.id = any ($2::uuid[]) and may_read($3::text[], d.readers)
 
 -- name: revision_arrivals
--- The revisions of these documents, and where the log received them.
-select r.document_id, r.revision, coalesce(r.title, d.title) as title, d.external_id, r.received_at, r.log_topic, r.log_partition, r.log_offset,
-       coalesce(d.withdrawn >= r.ord, false) as is_withdrawn
+-- The revisions of these documents, and where the log received them and the event that withdrew the document.
+select r.document_id, r.revision, coalesce(r.title, d.title) as title, d.external_id, r.received_at,
+       row(r.log_topic, r.log_partition, r.log_offset) as position, coalesce(d.withdrawn >= r.ord, false) as is_withdrawn,
+       case when w.event_id is not null then row(w.log_topic, w.log_partition, w.log_offset) end as withdrawal
 from document_revisions r join documents d on d.id = r.document_id
+left join document_owners o on o.tenant = r.tenant and o.document_id = r.document_id
+left join inbox w on d.withdrawn >= r.ord and o.latest = d.withdrawn and w.generation = '' and w.stage = 'receive' and w.event_id = o.admitted_id
 where r.tenant = $1 and r.document_id = any ($2::uuid[]) and ($3::text[] is null or may_read(r.document_id, r.ord, $3))
 
 -- name: lineage_chunk

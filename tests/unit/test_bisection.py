@@ -19,6 +19,7 @@ from schemas.ports.lineage import RevisionArrival
 from schemas.profiles import Profile, RedactionProfile
 from schemas.questions import QueryRequest
 from schemas.run_records import Bisection
+from schemas.topics import Position
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_harness import COST_QUESTION, LEASE, PUMP, STAFF, RetrievalHarness
 from tests.unit.run_rows import FakeRecordedTexts, make_run_row
@@ -53,7 +54,8 @@ def arrive(name: str, day: float, *, is_withdrawn: bool = False) -> RevisionArri
     return RevisionArrival(
         make_document_id("default", "", name),
         *(1, name.title(), name, START + timedelta(days=day)),
-        *("accepted", 0, int(day * 100), is_withdrawn),
+        Position("accepted", 0, int(day * 100)),
+        is_withdrawn,
     )
 
 
