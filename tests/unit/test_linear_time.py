@@ -53,15 +53,21 @@ def _find_superlinear(
     ]
 
 
-def test_every_pattern_takes_linear_time(record_property: Callable[[str, object], None]) -> None:
-    found = list_pattern_uses()
-    assert len(found) > 100
+@pytest.fixture(scope="module")
+def patterns() -> list[PatternUse]:
+    return list_pattern_uses()
+
+
+def test_every_pattern_takes_linear_time(
+    patterns: list[PatternUse], record_property: Callable[[str, object], None]
+) -> None:
+    assert len(patterns) > 100
     record_property(
-        "attempts", sum(len({*REPEATED_UNITS, *generate_prefixes(use.pattern)}) for use in found)
+        "attempts", sum(len({*REPEATED_UNITS, *generate_prefixes(use.pattern)}) for use in patterns)
     )
     faults = {
         use.name: wrong
-        for use in found
+        for use in patterns
         if (
             wrong := _find_superlinear(
                 use, {*REPEATED_UNITS, *generate_prefixes(use.pattern)}, SCREENING_SIZES
@@ -196,11 +202,6 @@ much at 1 MB as at 250 KB, and 4 times more at 4 MB.
 LONG_UNITS = (".", "A-", "111 ", "a.", "aaaa@", "1", "Mr. ", "x. ", "a,", " ", "\n", "<")
 N_SHARDS = 1 if IS_EXHAUSTIVE else 6
 """Each pattern gets every such text in `make attack`, and two of the twelve in the suite."""
-
-
-@pytest.fixture(scope="module")
-def patterns() -> list[PatternUse]:
-    return list_pattern_uses()
 
 
 @pytest.mark.parametrize("unit", LONG_UNITS)
