@@ -62,6 +62,7 @@ CLI_EQUIVALENTS = {
     "GET /v1/dead-letters": "`anabranch dlq list`",
     "GET /v1/documents": "`anabranch documents list`",
     "GET /v1/documents/{id}": "`anabranch documents show`",
+    "GET /v1/documents/{id}/lineage": "`anabranch documents lineage`",
     "GET /v1/entities": "`anabranch entities list`",
     "GET /v1/entities/{id}": "`anabranch entities show`",
     "GET /v1/erasures": "`anabranch erase receipts`",

@@ -238,8 +238,8 @@ def _outside_error(detail: str) -> InvalidRequest:
     return InvalidRequest(
         detail,
         code="OUTSIDE_RUNS",
-        remedy="Name runs before and after it, between which each document changed once. "
-        "`anabranch runs list --until TIME` lists them.",
+        remedy="Name runs before and after it, between which each document changed once, from "
+        "GET /v1/runs.",
     )
 
 

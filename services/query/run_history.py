@@ -149,7 +149,7 @@ class RunHistory:
         if stored is None or not (is_own or position in known):
             raise NotFound(
                 f"No event of tenant {caller.tenant!r} is at {position}.",
-                remedy="GET /v1/documents/{document}/events lists the positions of a document.",
+                remedy="GET /v1/documents/{id}/lineage lists the positions of a document.",
             )
         return stored
 
