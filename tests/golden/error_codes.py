@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from docs.tables import PACKAGES
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 CODE = re.compile(r"^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$")
 
 
+@cache
 def collect_codes() -> set[str]:
     return {
         code
