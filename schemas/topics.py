@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
+from schemas.errors import InvalidRequest
+
 Writer = Literal["producers", "api", "workers"]
 Headers = Mapping[str, bytes]
 WEEK = timedelta(days=7)
@@ -183,13 +185,14 @@ class Position:
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
 
-POSITION_PATTERN = r"^[a-z0-9_.-]{1,80}\[[0-9]{1,9}\]@[0-9]{1,18}$"
-
-
 def parse_position(text: str) -> Position:
-    """Read what `str` made of a position. The text must match `POSITION_PATTERN`."""
-    topic, partition, offset = re.split(r"\[|\]@", text)
-    return Position(topic, int(partition), int(offset))
+    """Read what `str` made of a position. Raises InvalidRequest."""
+    if found := re.fullmatch(r"([a-z0-9_.-]{1,80})\[([0-9]{1,9})\]@([0-9]{1,18})", text):
+        return Position(found[1], int(found[2]), int(found[3]))
+    raise InvalidRequest(
+        f"{text!r} is no position of the log.",
+        remedy="Write topic[partition]@offset, such as accepted[0]@75.",
+    )
 
 
 def is_repeat(position: Position | None, first_position: Position | None) -> bool:

@@ -202,6 +202,7 @@ async def prepare_api(
             PgGenerations(storage.pool),
             retrievers.acquire,
             storage.log,
+            storage.codec,
             event_tap,
             overrides.fresh_id,
         )

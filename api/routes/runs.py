@@ -44,7 +44,6 @@ from schemas.run_records import (
     RunStatus,
     RunTelemetry,
 )
-from schemas.topics import POSITION_PATTERN
 
 router = APIRouter(route_class=OperationRoute, tags=["runs"])
 
@@ -122,9 +121,9 @@ class RunDiffRequest(Request):
 
 
 class BisectRequest(RunDiffRequest):
-    start: str | None = Field(None, pattern=POSITION_PATTERN, examples=["accepted[0]@75"])
+    start: str | None = Field(None, max_length=120, examples=["accepted[0]@75"])
     """Position of the log: only revisions received later are searched. Default: of the run."""
-    end: str | None = Field(None, pattern=POSITION_PATTERN, examples=["accepted[0]@90"])
+    end: str | None = Field(None, max_length=120, examples=["accepted[0]@90"])
     """Position of the log: only revisions up to it are searched. Default: of the other run."""
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 from uuid import UUID
 
 from retrieval.pipeline import PipelineResult
@@ -155,7 +156,7 @@ def list_changes(
         for chunk in run.run_record.chunks
     }
     for document_id in _list_documents(earlier) | _list_documents(later):
-        revisions = [one for one in arrivals if one.document_id == document_id]
+        revisions = _list_revisions(document_id, arrivals)
         then, now = (_find_revision(run, document_id, revisions) for run in (earlier, later))
         if then is now:
             continue
@@ -207,6 +208,15 @@ def _list_documents(run: RecordedRun) -> set[UUID]:
     return {candidate.document_id for candidate in run.candidates}
 
 
+def _list_revisions(
+    document_id: UUID, arrivals: Sequence[RevisionArrival]
+) -> list[RevisionArrival]:
+    """List the revisions of a document in order, without those that changed nothing."""
+    revisions = [one for one in arrivals if one.document_id == document_id]
+    revisions.sort(key=lambda one: one.revision)
+    return [next(same) for _, same in groupby(revisions, key=lambda one: one.content)]
+
+
 def _find_revision(
     run: RecordedRun, document_id: UUID, arrivals: Sequence[RevisionArrival]
 ) -> RevisionArrival | None:
@@ -218,9 +228,13 @@ def _find_revision(
     known = [
         one
         for one in arrivals
-        if (one.revision in read if read else answered_at is None or one.received_at <= answered_at)
+        if (
+            one.revision <= max(read)
+            if read
+            else answered_at is None or one.received_at <= answered_at
+        )
     ]
-    latest = max(known, key=lambda one: one.revision, default=None)
+    latest = known[-1] if known else None
     is_gone = latest is not None and latest.is_withdrawn and document_id not in _list_documents(run)
     return None if is_gone else latest
 
@@ -263,9 +277,8 @@ def _require_known_revisions(
             continue
         revisions = [
             one.revision
-            for one in arrivals
-            if one.document_id == document.document_id
-            and _is_received(one.position, one.received_at, record)
+            for one in _list_revisions(document.document_id, arrivals)
+            if _is_received(one.position, one.received_at, record)
         ]
         if revisions and max(revisions) != document.revision_then:
             raise _outside_error(

@@ -115,6 +115,8 @@ class RevisionArrival:
     external_id: str | None
     received_at: datetime
     position: Position
+    content: str
+    """Equal for revisions in succession of which the later one changed nothing."""
     is_withdrawn: bool
     withdrawal: Position | None = None
     withdrawn_at: datetime | None = None

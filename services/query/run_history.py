@@ -17,7 +17,7 @@ from retrieval.runs.lineage.tracer import LineageTracer, trace_run
 from retrieval.runs.recorded_run import RecordedRun, parse_run
 from retrieval.runs.rerun import fetch_run_texts, rerun_run
 from retrieval.runs.run_diff import DiffContext, compare_runs, get_passages
-from schemas.errors import NotFound, unknown_run_error
+from schemas.errors import NotFound, PermanentError, unknown_run_error
 from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
@@ -28,6 +28,7 @@ from services.query.event_buffer import QueryEventTap
 from sql.catalog.listings import PgListings
 from sql.catalog.runs import PgRecordedTexts
 from sql.index.generations import PgGenerations
+from streams.codec import Codec
 
 # The tables follow the log: an answer that this process has published may not be there yet.
 RUN_WAIT_S, RUN_POLL_S = 5.0, 0.1
@@ -64,6 +65,7 @@ class RunHistory:
     generations: PgGenerations
     acquire_retriever: Callable[[str | None], AbstractAsyncContextManager[tuple[str, Retriever]]]
     log: EventLog
+    codec: Codec
     event_tap: QueryEventTap
     fresh_id: Callable[[], UUID]
 
@@ -143,15 +145,23 @@ class RunHistory:
     ) -> StoredRecord:
         exists = position.topic in await self.log.list_topics()
         stored = await self.log.read_at(position) if exists else None
-        tenant = stored.record.headers.get("ce_tenant") if stored else None
-        is_own = caller.readers is None and tenant == caller.tenant.encode()
         # When others' events arrived is theirs to know.
-        if stored is None or not (is_own or position in known):
+        if stored is None or not (
+            position in known
+            or (caller.readers is None and await self._find_tenant(stored) == caller.tenant)
+        ):
             raise NotFound(
                 f"No event of tenant {caller.tenant!r} is at {position}.",
                 remedy="GET /v1/documents/{id}/lineage lists the positions of a document.",
             )
         return stored
+
+    async def _find_tenant(self, stored: StoredRecord) -> str | None:
+        try:
+            event = await self.codec.decode(stored)
+        except PermanentError:  # Erased, or not an event.
+            return None
+        return event.tenant or getattr(event.data, "tenant", None)
 
     async def _fetch_pair(
         self, caller: Principal, run_id: UUID, other_run_id: UUID | None

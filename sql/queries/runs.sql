@@ -204,7 +204,8 @@ where d.tenant = $1 and d.id = any ($2::uuid[]) and may_read($3::text[], d.reade
 -- name: revision_arrivals
 -- The revisions of these documents, and where the log received them and the event that withdrew the document.
 select r.document_id, r.revision, coalesce(r.title, d.title) as title, d.external_id, r.received_at,
-       row(r.log_topic, r.log_partition, r.log_offset) as position, coalesce(d.withdrawn >= r.ord, false) as is_withdrawn,
+       row(r.log_topic, r.log_partition, r.log_offset) as position,
+       concat_ws(' ', r.content_sha256, r.fields, r.readers, case when r.forced then r.revision end) as content, coalesce(d.withdrawn >= r.ord, false) as is_withdrawn,
        case when w.event_id is not null then row(w.log_topic, w.log_partition, w.log_offset) end as withdrawal
 from document_revisions r join documents d on d.id = r.document_id
 left join document_owners o on o.tenant = r.tenant and o.document_id = r.document_id

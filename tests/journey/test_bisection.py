@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import httpx2
@@ -53,11 +55,15 @@ async def test_positions_limit_the_search_to_what_the_log_received_between_them(
     tolls, inn = await add("A van pays 4.50 crowns", "tolls"), await add("A bed is free", "inn")
     first = await ask(world)
     (ferry,) = await fetch_positions(world, await add("The ferry leaves at noon", "ferry"))
+    await add("A bed is free", "inn")  # Changes nothing.
     await add("A van pays 5.25 crowns", "tolls")
     _, revised = await fetch_positions(world, tolls)
     await delete(inn)
     second = await ask(world)
-    for body in ({"end": revised}, {"start": ferry}, {"start": ferry, "end": revised}):
+    history = (await world.http.get(f"/v1/documents/{tolls}/lineage")).json()
+    received = re.findall(r"raw\[\d+\]@\d+", json.dumps(history))[0]
+    bounds = ({"end": revised}, {"start": ferry}, {"start": ferry, "end": revised})
+    for body in (*bounds, {"end": received}):
         found = (await bisect(world, first, other=second, **body)).json()
         assert found["document"]["revision_now"] == 2, found
         assert "4.50" in found["before"] and "5.25" in found["after"]

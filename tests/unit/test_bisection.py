@@ -55,6 +55,7 @@ def arrive(name: str, day: float, *, is_withdrawn: bool = False) -> RevisionArri
         make_document_id("default", "", name),
         *(1, name.title(), name, START + timedelta(days=day)),
         Position("accepted", 0, int(day * 100)),
+        name,
         is_withdrawn,
     )
 
