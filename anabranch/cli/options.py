@@ -61,7 +61,9 @@ class CommonOptions:
             "(ndjson)."
         ),
     ] = "text"
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], help="Print errors only.")] = False
+    quiet: Annotated[
+        bool, Parameter(name=["--quiet", "-q"], help="Print results and errors only.")
+    ] = False
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], help="Log debug messages.")] = (
         False
     )

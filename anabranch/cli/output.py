@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -159,6 +161,7 @@ def print_items(
     )
 
 
+MIN_WIDTH = 40
 EMPHASIS = re.compile(r"\*\*([^*\n]+)\*\*")
 """Marks of the answer around the value that was asked for."""
 
@@ -170,10 +173,24 @@ def remove_emphasis(text: str) -> str:
 def print_answer(text: str, *, no_color: bool) -> None:
     """Print the text of an answer: emphasis is bold on a terminal, and left out elsewhere."""
     if no_color or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        print(remove_emphasis(text))
+        print(wrap_text(remove_emphasis(text)))
         return
     bold = EMPHASIS.sub("\x1b[1m\\1\x1b[22m", escape_controls(text))
-    print(bold, file=get_unescaped(sys.stdout), flush=True)
+    print(wrap_text(bold), file=get_unescaped(sys.stdout), flush=True)
+
+
+def wrap_text(text: str, indent: str = "") -> str:
+    """Indent the lines; on a terminal, break those that are too wide between words."""
+    if not sys.stdout.isatty():
+        return textwrap.indent(text, indent)
+    wrapper = textwrap.TextWrapper(
+        max(MIN_WIDTH, shutil.get_terminal_size().columns),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(wrapper.fill(line) for line in text.split("\n"))
 
 
 def print_stderr(text: str, *, quiet: bool = False) -> None:

@@ -17,7 +17,14 @@ from cyclopts.validators import Number
 from anabranch.cli.api_calls import post
 from anabranch.cli.errors import OK, REFUSED, translate_phrases
 from anabranch.cli.options import QUERY_STAGES, REMOTE, RemoteOptions
-from anabranch.cli.output import print_answer, print_json_line, print_stderr, to_single_line
+from anabranch.cli.output import (
+    MIN_WIDTH,
+    print_answer,
+    print_json_line,
+    print_stderr,
+    to_single_line,
+    wrap_text,
+)
 from schemas.errors import TransientError
 
 
@@ -163,14 +170,14 @@ def query(
             print_stderr("  → List collections with `anabranch collections list`.")
         for citation in answer["citations"]:
             print(f"\n[{citation['n']}] {_format_location(citation)}")
-            print(textwrap.indent(citation["quote"], "    "))
+            print(wrap_text(citation["quote"], "    "))
         for fact in answer.get("facts", ()):
             source = f", source: {to_single_line(fact['source'])}" if fact["source"] else ""
             print(
                 f"\n[F{fact['n']}] stated by {fact['stated_by']} on {fact['stated_at'][:10]}, "
                 f"certainty {fact['certainty']:.2f}{source}"
             )
-            print(textwrap.indent(fact["statement"], "    "))
+            print(wrap_text(fact["statement"], "    "))
         if answer["citations"] or answer.get("facts"):
             print()
         print_confidence(answer)
@@ -209,7 +216,7 @@ def search(*text: str, options: QueryOptions = NO_OPTIONS, common: RemoteOptions
                 f"{result['rank']:>2}. {_format_location(result)}   score {result['score']:.3f} "
                 f"({channels})"
             )
-            print(textwrap.indent(result["snippet"], "    "))
+            print(wrap_text(result["snippet"], "    "))
         if options.explain:
             print_explanation(response["trace"], response["results"], _format_location)
     return OK if response["results"] else REFUSED
@@ -296,9 +303,6 @@ def make_progress_printer(*, quiet: bool) -> OnStreamEvent:
     return print_event
 
 
-MIN_WIDTH = 40
-
-
 def print_confidence(answer: Mapping[str, Any]) -> None:
     for hop in answer.get("path") or []:
         source, target = (
@@ -360,8 +364,8 @@ def print_explanation(
             f"refusal: best rerank score {_format_number(trace['max_rerank_score'])}, threshold "
             f"{_format_number(trace['threshold'])}"
             + (
-                f"; both above {_format_number(background)}, which any passage reaches and the "
-                "scores below contain"
+                f", both counted from {_format_number(background)}, which any passage reaches; "
+                "the scores below contain it"
                 if background
                 else ""
             ),

@@ -208,8 +208,8 @@ async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -
         if not is_watched:
             await client.post("/v1/sources", body)
             common.print_note(
-                f"watching {body['connector']['path']} as source {name}; to stop permanently: "
-                f"anabranch source remove {name}"
+                f"watching {body['connector']['path']} as source {name}, also after Ctrl-C, until "
+                f"`anabranch source remove {name}`"
             )
         last_line: dict[str, Any] = {}
         last_running: list[str] = []

@@ -198,7 +198,7 @@ def test_explanation_fits_80_columns(
         "semantic: failed: TIMED_OUT",
         "note: not reranked: http://models answered 500",
         "note: “Lease” names the document. Use --no-prefer-named to search all documents alike.",
-        "refusal: best rerank score 0.71, threshold 0.55; both above 0.81, which any passage",
+        "refusal: best rerank score 0.71, threshold 0.55, both counted from 0.81, which",
         "embed by e5: 1 call, local",
         "answer by gpt\\x1b[2J: 2 calls, 1 failed, 5,210 tokens in, 90 out (bounds)",
         "judge not called: budget.judge_calls of the profile allows 0 calls",
