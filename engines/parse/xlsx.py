@@ -17,8 +17,7 @@ from engines.parse.notices import (
     Color,
     is_hidden_text_kept,
     is_unseen,
-    make_embedded_notice,
-    make_hidden_notice,
+    list_notices,
     parse_color,
 )
 from engines.parse.number_formats import BUILT_IN_FORMATS, format_cell_number, format_text
@@ -117,8 +116,7 @@ def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[She
             if not is_hidden_text_kept():
                 continue
         yield _read_sheet(workbook, name, part, notices)
-    if hidden:
-        notices.append(make_hidden_notice(hidden))
+    notices += list_notices(hidden)
 
 
 def _read_sheet(workbook: Workbook, name: str, part: str, notices: list[Notice]) -> Sheet:
@@ -136,8 +134,7 @@ def _read_sheet(workbook: Workbook, name: str, part: str, notices: list[Notice])
             sheet.remarks += _read_text_boxes(read_xml(workbook.archive, target))
         elif kind in ("oleObject", "package"):
             embedded.append(target.rpartition("/")[2])
-    if embedded:
-        notices.append(make_embedded_notice(embedded))
+    notices += list_notices((), embedded)
     return sheet
 
 

@@ -15,11 +15,7 @@ from schemas.errors import LogUnavailable, TransientError
 from schemas.ports.consumers import NoOffsetStore, OffsetStore
 from schemas.ports.log import OpenSink, Subscription
 from streams.kafka.assignment import PartitionAssignment
-from streams.kafka.client import (
-    KafkaClientSettings,
-    install_log_filters,
-    translate_aiokafka_error,
-)
+from streams.kafka.client import KafkaClientSettings, install_log_filters, translate_aiokafka_error
 from streams.kafka.faust_app import FaustApp
 
 log = structlog.get_logger(__name__)
