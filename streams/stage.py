@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -216,6 +217,15 @@ class Stage:
         If several generations share the topic, one of them produces.
         """
         return next((event.topic for event in self.emits if event.topic.feeds_index), None)
+
+
+shared_stage = partial(
+    Stage,
+    ordering_policy=OrderingPolicy.ALWAYS,
+    fails_document=False,
+    serves_all_generations=True,
+)
+"""A stage of events that belong to no document and no index."""
 
 
 def collect_event_classes(stages: Iterable[Stage]) -> tuple[type[EventData], ...]:
