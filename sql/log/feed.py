@@ -8,7 +8,7 @@ from datetime import datetime
 
 from schemas.errors import CursorAhead, InvalidRequest
 from schemas.ports.feed import EventCount, FeedPage, FeedRecord
-from sql.database import Pool, load_query
+from sql.database import PgStore, load_query
 from sql.errors import translate_log_errors
 from sql.log.event_log import to_stored_record
 
@@ -32,11 +32,8 @@ class FeedPosition:
         return f"{self.xact}.{self.position}.{self.seen_batch}"
 
 
-class PgFeed:
+class PgFeed(PgStore):
     """Implements `schemas.ports.feed.RecordFeed`."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def fetch_begin_cursor(self) -> str:
         # Transaction 0 is before all records; batches that expired before are not reported as

@@ -250,14 +250,12 @@ class PgPartition:
         self._closed = True
 
 
+@dataclass(frozen=True, slots=True)
 class PgSubscription:
-    def __init__(
-        self, lease: ReaderLease, listener: TopicListener, open_sink: OpenSink, poll_s: float
-    ) -> None:
-        self._lease = lease
-        self._listener = listener
-        self._open_sink = open_sink
-        self._poll_s = poll_s
+    _lease: ReaderLease
+    _listener: TopicListener
+    _open_sink: OpenSink
+    _poll_s: float
 
     async def run(self) -> None:
         async with self._listener.listen(self._lease.topic) as wakeup:
