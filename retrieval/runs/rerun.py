@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.answering.answer_drafts import AnswerDraft
+from retrieval.answering.drafting import quote_contexts
 from retrieval.answering.evidence import Evidence
-from retrieval.answering.extractive_answer import compose_quoted_answer
 from retrieval.answering.generative_answer import generate_answer
 from retrieval.answering.judge import (
     NO_MODEL,
@@ -37,7 +37,7 @@ from retrieval.ranking.query_context import QueryContext, Stopwatch
 from retrieval.ranking.quote_candidates import extract_quote_candidates, normalize_quote
 from retrieval.ranking.relevance import RelevanceDecision
 from retrieval.ranking.reranking import RerankResult, combine_scores
-from retrieval.ranking.retrieval_result import Ranking, RetrievalResult, find_relation_path
+from retrieval.ranking.retrieval_result import Ranking, RetrievalResult
 from retrieval.redaction import Redactor
 from retrieval.runs.recorded_run import (
     RecordedRun,
@@ -353,14 +353,7 @@ async def _redraft(
             remedy="Send the query again.",
         )
     if record.is_quoted or recorded.reply is None:
-        draft = compose_quoted_answer(
-            evidence,
-            query.plan,
-            query.redactor,
-            is_confident=result.relevance.is_confident,
-            facts=result.facts,
-            path=find_relation_path(query.plan, result),
-        )
+        draft = quote_contexts(query, result, evidence)
     else:
         draft = await generate_answer(
             query,

@@ -59,16 +59,12 @@ class BlobEvidence:
     problem: str | None = None
 
 
-def format_position(position: Position) -> str:
-    return f"{position.topic}[{position.partition}]@{position.offset}"
-
-
 async def read_event(log: EventLog, codec: Codec, position: Position) -> EventEvidence:
     """Read and decode the event at `position`.
 
     Raises TransientError when the log is unavailable.
     """
-    location = format_position(position)
+    location = f"{position.topic}[{position.partition}]@{position.offset}"
     stored = await log.read_at(position)
     if stored is None:
         return EventEvidence(location, removal_reason="removed from the log by retention")
