@@ -247,12 +247,9 @@ class _SheetParser:
                     self._unseen_cells.add((self._row, self._column))
 
 
-def _is_true(attributes: dict[str, str], name: str) -> bool:
-    return attributes.get(name, "0") in ("1", "true")
-
-
 def _is_hidden(attributes: dict[str, str], size: str) -> bool:
-    return _is_true(attributes, "hidden") or not attributes.get(size, "1").strip("0.")
+    is_marked = attributes.get("hidden", "0") in ("1", "true")
+    return is_marked or not attributes.get(size, "1").strip("0.")
 
 
 def _read_strings(stream: IO[bytes]) -> Iterator[str]:
