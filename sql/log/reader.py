@@ -18,7 +18,7 @@ import structlog
 
 from schemas.errors import DatabaseUnavailable, TransientError
 from schemas.ports.log import OpenSink, Sink
-from sql.database import Pool, connect, load_query
+from sql.database import Pool, connect, fetch_log_rows, fetch_log_value, load_query
 from sql.errors import translate_log_errors
 from sql.log.event_log import to_stored_record
 
@@ -68,16 +68,16 @@ class ReaderLease:
 
     async def renew(self, cursor: ReaderCursor) -> None:
         """Store the cursor and renew the lease. Raises LeaseLost."""
-        with translate_log_errors():
-            renewed_position = await self.pool.fetchval(
-                load_query("renew_lease"),
-                self.group,
-                self.topic,
-                self.owner,
-                self.seconds,
-                cursor.xact,
-                cursor.position,
-            )
+        renewed_position = await fetch_log_value(
+            self.pool,
+            "renew_lease",
+            self.group,
+            self.topic,
+            self.owner,
+            self.seconds,
+            cursor.xact,
+            cursor.position,
+        )
         if renewed_position is None:
             raise LeaseLost(
                 f"Another process has taken the lease of group {self.group} on topic {self.topic}."
@@ -310,16 +310,16 @@ class PgSubscription:
         while True:
             # Cleared before the fetch, so that a notification during it is not lost.
             wakeup.clear()
-            with translate_log_errors():
-                rows = await self._lease.pool.fetch(
-                    load_query("read_events"),
-                    self._lease.topic,
-                    partition.read.xact,
-                    partition.read.position,
-                    PAGE_RECORDS,
-                    PAGE_BYTES,
-                    self._lease.group,
-                )
+            rows = await fetch_log_rows(
+                self._lease.pool,
+                "read_events",
+                self._lease.topic,
+                partition.read.xact,
+                partition.read.position,
+                PAGE_RECORDS,
+                PAGE_BYTES,
+                self._lease.group,
+            )
             readable_rows = [row for row in rows if row["ripe"]]
             for row in readable_rows:
                 cursor = ReaderCursor(row["xact"], row["position"])
