@@ -307,13 +307,10 @@ def _read_styles(root: Element, theme: list[Color | None]) -> list[CellStyle]:
             grounds[fill] if fill < len(grounds) else WHITE,
             float(size.get("val", "0")) if size is not None else None,
         )
-        styles.append(CellStyle("" if code == "General" else code, _is_struck(font), is_hidden))
+        strike = find_named(font, "strike")
+        is_struck = strike is not None and strike.get("val", "1") not in ("0", "false")
+        styles.append(CellStyle("" if code == "General" else code, is_struck, is_hidden))
     return styles
-
-
-def _is_struck(font: Element | None) -> bool:
-    strike = find_named(font, "strike")
-    return strike is not None and strike.get("val", "1") not in ("0", "false")
 
 
 def _read_color(color: Element | None, theme: list[Color | None]) -> Color | None:
