@@ -43,10 +43,10 @@ from retrieval.runs.recorded_run import (
     RecordedRun,
     RecordedSnapshot,
     list_required_texts,
+    make_run_error,
     parse_run,
 )
 from schemas.channels import CHANNELS, Channel
-from schemas.errors import NotFound
 from schemas.ports.engines import DEFAULT_CHAT_OPTIONS, ChatOptions, ChatReply, ChatUsage, OnDelta
 from schemas.ports.lineage import RecordedTexts
 from schemas.ports.search import EntitySeed, Hit
@@ -128,11 +128,9 @@ async def answer_from_record(
     """
     if former := record.run_record.former_settings:
         settings = ", ".join(f"{name} = {value}" for name, value in former.items())
-        raise NotFound(
+        raise make_run_error(
             f"Run {record.response.run_id} cannot be repeated: it was recorded with {settings}, "
-            "which this version cannot set.",
-            code="RUN_INCOMPLETE",
-            remedy="Send the query again.",
+            "which this version cannot set."
         )
     query = _restore_context(record, caller)
     goal: Goal = "answer" if isinstance(record.request, QueryRequest) else "results"
@@ -347,11 +345,7 @@ async def _redraft(
     """Rebuild sentences, citations and verdict; copy the rest from the record."""
     recorded = record.run_record.draft
     if recorded is None:
-        raise NotFound(
-            f"Run {record.response.run_id} has no recorded draft.",
-            code="RUN_INCOMPLETE",
-            remedy="Send the query again.",
-        )
+        raise make_run_error(f"Run {record.response.run_id} has no recorded draft.")
     if record.is_quoted or recorded.reply is None:
         draft = quote_contexts(query, result, evidence)
     else:
