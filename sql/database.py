@@ -32,7 +32,7 @@ from pydantic_core import from_json, to_json
 
 from schemas.channels import DEFAULT_EF_SEARCH
 from schemas.errors import TransientError
-from sql.errors import translate_database_errors, translate_log_errors
+from sql.errors import translate_database_errors
 
 FOLDER = Path(__file__).with_name("queries")
 NAME_PATTERN = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -340,17 +340,6 @@ async def execute(pool: Pool, query: str, *parameters: Any) -> None:
 async def execute_many(pool: Pool, query: str, rows: Iterable[Sequence[Any]]) -> None:
     with translate_database_errors():
         await pool.executemany(load_query(query), rows)
-
-
-async def fetch_log_rows(pool: Pool, query: str, *parameters: Any) -> list[asyncpg.Record]:
-    """Fetch rows for the log. Like `fetch_log_value`, raises LogUnavailable."""
-    with translate_log_errors():
-        return list(await pool.fetch(load_query(query), *parameters))
-
-
-async def fetch_log_value(pool: Pool, query: str, *parameters: Any) -> Any:
-    with translate_log_errors():
-        return await pool.fetchval(load_query(query), *parameters)
 
 
 class PgStore:

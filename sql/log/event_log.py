@@ -12,6 +12,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import asyncpg
 import structlog
@@ -19,15 +20,7 @@ import structlog
 from schemas.errors import ConfigurationError, LogUnavailable
 from schemas.ports.log import LOG_EPOCH
 from schemas.topics import Headers, Position, Record, StoredRecord
-from sql.database import (
-    Connection,
-    Pool,
-    fetch_log_rows,
-    fetch_log_value,
-    fetch_row,
-    fetch_value,
-    load_query,
-)
+from sql.database import Connection, Pool, fetch_row, fetch_value, load_query
 from sql.errors import translate_log_errors
 
 # Bounds one transaction: readers wait for the oldest open one.
@@ -275,6 +268,17 @@ class PgLog:
         xmax = await fetch_log_value(self._pool, "next_xact")
         while await fetch_log_value(self._pool, "is_running_below", xmax):
             await asyncio.sleep(0.02)
+
+
+async def fetch_log_rows(pool: Pool, query: str, *parameters: Any) -> list[asyncpg.Record]:
+    """Fetch rows for the log. Like `fetch_log_value`, raises LogUnavailable."""
+    with translate_log_errors():
+        return list(await pool.fetch(load_query(query), *parameters))
+
+
+async def fetch_log_value(pool: Pool, query: str, *parameters: Any) -> Any:
+    with translate_log_errors():
+        return await pool.fetchval(load_query(query), *parameters)
 
 
 def _split_batches(records: list[Record]) -> Iterator[list[Record]]:

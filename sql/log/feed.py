@@ -8,8 +8,8 @@ from datetime import datetime
 
 from schemas.errors import CursorAhead, InvalidRequest
 from schemas.ports.feed import EventCount, FeedPage, FeedRecord
-from sql.database import PgStore, fetch_log_rows, fetch_log_value
-from sql.log.event_log import to_stored_record
+from sql.database import PgStore
+from sql.log.event_log import fetch_log_rows, fetch_log_value, to_stored_record
 
 MAX_PAYLOAD_BYTES = 65_536
 """Payloads larger than this are omitted."""

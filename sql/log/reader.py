@@ -18,9 +18,9 @@ import structlog
 
 from schemas.errors import DatabaseUnavailable, TransientError
 from schemas.ports.log import OpenSink, Sink
-from sql.database import Pool, connect, fetch_log_rows, fetch_log_value, load_query
+from sql.database import Pool, connect, load_query
 from sql.errors import translate_log_errors
-from sql.log.event_log import to_stored_record
+from sql.log.event_log import fetch_log_rows, fetch_log_value, to_stored_record
 
 log = structlog.get_logger(__name__)
 CHANNEL = "anabranch_events"
