@@ -236,7 +236,8 @@ def _restrict_files(packages: Sequence[str]) -> None:
     try:
         # Imports list the folders of sys.path. Their files stay unreadable: one may hold a data
         # folder.
-        folders = _list_source_folders()
+        # Path.is_dir raises where a parent is closed.
+        folders = [path for path in sys.path if path and os.path.isdir(path)]  # noqa: PTH112
         _allow_paths(ruleset, folders, _READ_DIR)
         readable_folders = [
             *_SYSTEM_FOLDERS,
@@ -252,11 +253,6 @@ def _restrict_files(packages: Sequence[str]) -> None:
         _raise_on_error(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
     finally:
         os.close(ruleset)
-
-
-def _list_source_folders() -> list[str]:
-    # Path.is_dir raises where a parent is closed.
-    return [path for path in sys.path if path and os.path.isdir(path)]  # noqa: PTH112
 
 
 def _allow_paths(ruleset: int, paths: Iterable[str], rights: int) -> None:

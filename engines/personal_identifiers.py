@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from stdnum import ean, iban, luhn
@@ -161,14 +162,11 @@ def _join_lines(text: str) -> str:
     return _LINE_BREAK.sub(" ", text)
 
 
-def _find_cnpjs(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
-    matches = _CNPJ.finditer(_join_lines(text))
-    return (match.span() for match in matches if cnpj.is_valid(match.group()))
-
-
-def _find_cpfs(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
-    matches = _CPF.finditer(_join_lines(text))
-    return (match.span() for match in matches if cpf.is_valid(match.group()))
+def _find_valid(
+    pattern: re.Pattern[str], is_valid: Callable[[str], bool], text: str, _: Sequence[str]
+) -> Iterator[tuple[int, int]]:
+    matches = pattern.finditer(_join_lines(text))
+    return (match.span() for match in matches if is_valid(match.group()))
 
 
 def _find_cards(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -244,8 +242,8 @@ def _find_ibans(text: str) -> Iterator[tuple[int, int]]:
 
 
 _FINDERS: Mapping[IdentifierKind, Callable[[str, Sequence[str]], Iterator[tuple[int, int]]]] = {
-    "cnpj": _find_cnpjs,
-    "cpf": _find_cpfs,
+    "cnpj": partial(_find_valid, _CNPJ, cnpj.is_valid),
+    "cpf": partial(_find_valid, _CPF, cpf.is_valid),
     "card": _find_cards,
     "ssn": _find_ssns,
     "phone": _find_phones,

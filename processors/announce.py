@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schemas.events import DocumentIndexed, GenerationPromoted
-from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import CONTROL
-from streams.stage import Emission, PendingEvent, Stage
+from streams.stage import Emission, PendingEvent, shared_stage
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
@@ -40,13 +39,4 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
     return emissions
 
 
-STAGE = Stage(
-    "announce",
-    CONTROL,
-    1,
-    ordering_policy=OrderingPolicy.ALWAYS,
-    react=react,
-    emits=(DocumentIndexed,),
-    fails_document=False,
-    serves_all_generations=True,
-)
+STAGE = shared_stage("announce", CONTROL, 1, react=react, emits=(DocumentIndexed,))

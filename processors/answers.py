@@ -4,16 +4,7 @@ before: this restores it.
 
 from __future__ import annotations
 
-from schemas.ports.ledger import OrderingPolicy
 from schemas.topics import ANSWERS
-from streams.stage import Stage, project_itself
+from streams.stage import project_itself, shared_stage
 
-STAGE = Stage(
-    "answers",
-    ANSWERS,
-    1,
-    ordering_policy=OrderingPolicy.ALWAYS,
-    project=project_itself,
-    fails_document=False,
-    serves_all_generations=True,
-)
+STAGE = shared_stage("answers", ANSWERS, 1, project=project_itself)

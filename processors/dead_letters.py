@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 from schemas.errors import MalformedEvent
 from schemas.events import DeadLetterClosed, Event, EventDeadLettered
-from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import EventRow
 from schemas.topics import DEAD_LETTERS
-from streams.stage import Stage, project_itself
+from streams.stage import project_itself, shared_stage
 
 
 def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[EventRow]:
@@ -19,12 +18,4 @@ def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[Even
     return project_itself(event)
 
 
-STAGE = Stage(
-    "dead_letters",
-    DEAD_LETTERS,
-    1,
-    ordering_policy=OrderingPolicy.ALWAYS,
-    project=project,
-    fails_document=False,
-    serves_all_generations=True,
-)
+STAGE = shared_stage("dead_letters", DEAD_LETTERS, 1, project=project)

@@ -14,10 +14,9 @@ from schemas.events import (
     ErasureRequested,
     KeysDestroyed,
 )
-from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import CONTROL
-from streams.stage import Emission, PendingEvent, Stage
+from streams.stage import Emission, PendingEvent, shared_stage
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
@@ -40,15 +39,12 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
     return emissions
 
 
-STAGE = Stage(
+STAGE = shared_stage(
     "erase",
     CONTROL,
     1,
-    ordering_policy=OrderingPolicy.ALWAYS,
     react=react,
     emits=(KeysDestroyed, ErasureCompleted, CollectionDeleted),
     # An erasure waits until everything in flight is processed, however slow the engines are.
     deadline_s=24 * 3600,
-    fails_document=False,
-    serves_all_generations=True,
 )

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.ports.ledger import OrderingPolicy
 from schemas.topics import FEEDBACK
-from streams.stage import Stage, project_itself
+from streams.stage import project_itself, shared_stage
 
-STAGE = Stage(
-    "judgements",
-    FEEDBACK,
-    1,
-    ordering_policy=OrderingPolicy.ALWAYS,
-    project=project_itself,
-    fails_document=False,
-    serves_all_generations=True,
-)
+STAGE = shared_stage("judgements", FEEDBACK, 1, project=project_itself)

@@ -20,9 +20,10 @@ from streams.stage import Emission, PendingEvent
 
 
 def _make_outcome(
-    cause: PendingEvent, outcome_class: type[DocumentOutcome], origin: Origin, **fields: object
+    cause: PendingEvent, outcome_class: type[DocumentOutcome], **fields: object
 ) -> Emission:
     data: PipelineEventData = cause.event.data
+    origin: Origin = cause.event.data.origin
     outcome: EventData = outcome_class(
         external_id=origin.external_id,
         tenant=data.tenant,
@@ -36,35 +37,23 @@ def _make_outcome(
     )
 
 
-def make_indexed_outcome(
-    cause: PendingEvent, *, n_chunks: int, code: str | None = None
-) -> Emission:
-    return _make_outcome(
-        cause, DocumentIndexed, cause.event.data.origin, chunks_count=n_chunks, code=code
-    )
-
-
-def make_amended_outcome(cause: PendingEvent) -> Emission:
-    """Make the outcome of an amendment, with the visible revision's chunk count (0 if none)."""
-    return make_indexed_outcome(
-        cause,
-        n_chunks=cause.visibility_change.n_chunks if cause.visibility_change else 0,
-        code="AMENDED",
-    )
+def make_indexed_outcome(cause: PendingEvent, code: str | None = None) -> Emission:
+    """Make an outcome with the visible revision's chunk count (0 if none)."""
+    n_chunks = cause.visibility_change.n_chunks if cause.visibility_change else 0
+    return _make_outcome(cause, DocumentIndexed, chunks_count=n_chunks, code=code)
 
 
 def make_superseded_outcome(cause: PendingEvent) -> Emission:
     return _make_outcome(
         cause,
         DocumentSuperseded,
-        cause.event.data.origin,
         code="SUPERSEDED",
         detail="A later revision, a withdrawal or other readers of this document came first.",
     )
 
 
 def make_removed_outcome(cause: PendingEvent) -> Emission:
-    return _make_outcome(cause, RemovalCompleted, cause.event.data.origin)
+    return _make_outcome(cause, RemovalCompleted)
 
 
 def make_final_outcomes(cause: PendingEvent) -> list[Emission]:
@@ -73,8 +62,4 @@ def make_final_outcomes(cause: PendingEvent) -> list[Emission]:
     """
     if cause.status is ClaimStatus.SUPERSEDED:
         return [make_superseded_outcome(cause)]
-    return (
-        [make_indexed_outcome(cause, n_chunks=cause.visibility_change.n_chunks)]
-        if cause.visibility_change
-        else []
-    )
+    return [make_indexed_outcome(cause)] if cause.visibility_change else []

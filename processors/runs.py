@@ -12,10 +12,9 @@ from schemas.events import (
     RunStarted,
     RunStopped,
 )
-from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import Row, RunRow
 from schemas.topics import QUERIES
-from streams.stage import Stage
+from streams.stage import shared_stage
 
 QueryEvent = QueryReceived | QueryAnswered | RunStarted | RunProgressed | RunStopped
 
@@ -63,12 +62,4 @@ def project(event: Event[QueryEvent]) -> Iterable[Row]:
             yield RunRow(run_id, tenant, stopped=stopped)
 
 
-STAGE = Stage(
-    "runs",
-    QUERIES,
-    1,
-    ordering_policy=OrderingPolicy.ALWAYS,
-    project=project,
-    fails_document=False,
-    serves_all_generations=True,
-)
+STAGE = shared_stage("runs", QUERIES, 1, project=project)

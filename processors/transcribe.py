@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from engines.chunk.chunk_builder import count_repeated_characters
 from processors.outcomes import (
-    make_amended_outcome,
     make_indexed_outcome,
     make_removed_outcome,
     make_superseded_outcome,
@@ -119,20 +118,11 @@ async def _transcribe_or_finish(pending_event: PendingEvent, ports: StagePorts) 
     if isinstance(pending_event.event.data, DocumentRemoved):
         return make_removed_outcome(pending_event)
     if isinstance(pending_event.event.data, AmendmentAccepted):
-        return make_amended_outcome(pending_event)
+        return make_indexed_outcome(pending_event, "AMENDED")
     # The rows of the identical visible revision answer for this one too.
     if pending_event.is_unchanged:
-        return make_indexed_outcome(
-            pending_event,
-            n_chunks=pending_event.visibility_change.n_chunks
-            if pending_event.visibility_change
-            else 0,
-            code="UNCHANGED",
-        )
-    return Emission(
-        pending_event.event,
-        await _transcribe(_apply_amended_title(pending_event.event.data, pending_event), ports),
-    )
+        return make_indexed_outcome(pending_event, "UNCHANGED")
+    return await _transcribe(pending_event, pending_event.event.data, ports)
 
 
 async def _transcribe_revived(
@@ -158,27 +148,18 @@ async def _transcribe_revived(
     }
     # Only an input of `_transcribe`, never published, so it needs no hash.
     accepted = DocumentAccepted(**fields, origin=origin, blob=revision.blob, payload_sha256="")
-    return Emission(
-        pending_event.event, await _transcribe(_apply_amended_title(accepted, pending_event), ports)
-    )
+    return await _transcribe(pending_event, accepted, ports)
 
 
-def _apply_amended_title(data: DocumentAccepted, pending_event: PendingEvent) -> DocumentAccepted:
-    return (
-        data.model_copy(update={"title": pending_event.amended_title})
-        if pending_event.amended_title
-        else data
-    )
-
-
-async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTranscribed:
+async def _transcribe(cause: PendingEvent, data: DocumentAccepted, ports: StagePorts) -> Emission:
+    title = cause.amended_title or data.title
     async with ports.blobs.open_local(data.blob.key) as path:
         file = LocalFile(
             path,
             data.filename,
             data.blob.media_type or data.media_type,
             data.blob.size,
-            data.title,
+            title,
             data.language,
         )
         plan = await ports.parser.plan(file)
@@ -199,12 +180,12 @@ async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTran
     if data.collection is not None and ports.collections is not None:
         processing = await ports.collections.fetch_processing(data.tenant, data.collection)
     inline = len(transcript.markdown.encode()) <= MAX_INLINE_BYTES and n_places <= MAX_INLINE_BLOCKS
-    return DocumentTranscribed(
+    transcribed = DocumentTranscribed(
         tenant=data.tenant,
         document_id=data.document_id,
         order=data.order,
         origin=data.origin,
-        title=data.title
+        title=title
         or transcript.title
         or data.filename
         or data.external_id
@@ -222,6 +203,7 @@ async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTran
         chunk=processing.chunk,
         extract=processing.extract,
     )
+    return Emission(cause.event, transcribed)
 
 
 def make_part_key(

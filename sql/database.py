@@ -304,6 +304,16 @@ async def close_pool(pool: Pool, *, timeout_s: float = 1.0) -> None:
         pool.terminate()
 
 
+@asynccontextmanager
+async def acquire(pool: Pool, *, timeout_s: float | None = None) -> AsyncIterator[Connection]:
+    """Hold a connection while the context is open. Raises DatabaseUnavailable, also for what is
+    done with it.
+    """
+    with translate_database_errors():
+        async with pool.acquire(timeout=timeout_s) as connection:
+            yield connection
+
+
 async def fetch_rows(
     pool: Pool, query: str, *parameters: Any, **substitutions: int | str
 ) -> list[asyncpg.Record]:
@@ -346,10 +356,12 @@ class PgStore:
 
         No other request can then change what this one has checked before its event is written.
         """
-        async with self._lock_slots:
-            with translate_database_errors():
-                async with self._pool.acquire() as connection, wait_for_lock(connection, name):
-                    yield
+        async with (
+            self._lock_slots,
+            acquire(self._pool) as connection,
+            wait_for_lock(connection, name),
+        ):
+            yield
 
     async def _fetch(
         self, query: str, *parameters: Any, **substitutions: int | str
@@ -384,9 +396,8 @@ class PgStore:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Connection]:
-        with translate_database_errors():
-            async with self._pool.acquire() as connection, connection.transaction():
-                yield connection
+        async with acquire(self._pool) as connection, connection.transaction():
+            yield connection
 
 
 KEEPALIVE_SETTINGS = {

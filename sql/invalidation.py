@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from schemas.ports.search import SnapshotVersion
-from sql.database import Connection, Pool, execute, fetch_rows, load_query
+from sql.database import Connection, PgStore, Pool, execute, load_query
 from sql.errors import translate_database_errors
 
 ALL_GENERATIONS = ""
@@ -34,11 +34,8 @@ async def delete_foreign_changes(pool: Pool) -> None:
     await execute(pool, "delete_foreign_changes")
 
 
-class PgIndexChanges:
+class PgIndexChanges(PgStore):
     """Implements `schemas.ports.search.IndexChanges`."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def check_unchanged(self, versions: Sequence[SnapshotVersion]) -> list[bool]:
         columns = zip(
@@ -48,7 +45,7 @@ class PgIndexChanges:
         return (
             [
                 row["unchanged"]
-                for row in await fetch_rows(self._pool, "unchanged_versions", *map(list, columns))
+                for row in await self._fetch("unchanged_versions", *map(list, columns))
             ]
             if versions
             else []

@@ -281,5 +281,7 @@ def _parse_finite(number: str) -> float:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which Python reads from JSON escapes but cannot encode as UTF-8."""
+    """Replace lone surrogates, which Python cannot encode as UTF-8, but reads from JSON escapes and
+    from file names that are not UTF-8.
+    """
     return text.encode(errors="replace").decode()

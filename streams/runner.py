@@ -320,7 +320,9 @@ class StageRunner:
         of all.
         """
         items: list[WorkItem] = []
-        applied = await self._find_applied(records)
+        applied: Collection[Position] = ()
+        if (chained_records := self.chained_records) is not None:
+            applied = await self._retry_outages(lambda: chained_records.find_applied(records))
         # One query for the whole batch, instead of one for each record.
         await self._retry_outages(
             lambda: self.codec.prefetch_keys(
@@ -356,11 +358,6 @@ class StageRunner:
                 self._dead_letter(item, error)
             items.append(item)
         return items
-
-    async def _find_applied(self, records: Sequence[StoredRecord]) -> Collection[Position]:
-        if (chained_records := self.chained_records) is None:
-            return ()
-        return await self._retry_outages(lambda: chained_records.find_applied(records))
 
     def _apply_claim(self, item: WorkItem, event: Event[Any], claim_result: ClaimResult) -> None:
         if claim_result.status is ClaimStatus.DUPLICATE:

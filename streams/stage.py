@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -158,14 +159,6 @@ def get_document(event: Event[Any]) -> UUID | None:
     return event.document_id
 
 
-def resolve_no_host(event: Event[Any]) -> str | None:
-    return None
-
-
-def never_delegate(pending_event: PendingEvent) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One step of the pipeline.
@@ -195,12 +188,12 @@ class Stage:
     """True if the events of a document are reacted to one by one, in the order of the log. Those
     that wait for foreign servers are not.
     """
-    resolve_host: Callable[[Event[Any]], str | None] = resolve_no_host
+    resolve_host: Callable[[Event[Any]], str | None] = lambda event: None
     """Foreign server that the reaction waits for.
 
     Such reactions have slots of their own, limited per host.
     """
-    delegate_if: Callable[[PendingEvent], bool] = never_delegate
+    delegate_if: Callable[[PendingEvent], bool] = lambda pending_event: False
     """True if another program reacts: the event stays pending and unacknowledged, and later ones
     continue.
     """
@@ -216,6 +209,15 @@ class Stage:
         If several generations share the topic, one of them produces.
         """
         return next((event.topic for event in self.emits if event.topic.feeds_index), None)
+
+
+shared_stage = partial(
+    Stage,
+    ordering_policy=OrderingPolicy.ALWAYS,
+    fails_document=False,
+    serves_all_generations=True,
+)
+"""A stage of events that belong to no document and no index."""
 
 
 def collect_event_classes(stages: Iterable[Stage]) -> tuple[type[EventData], ...]:

@@ -64,7 +64,9 @@ class E5File:
         reader = _BinaryReader(self._bytes)
         self.shape, self.special_tokens, self._piece_count = _read_header(reader)
         self._vocabulary_offset = reader.offset
-        _skip_vocabulary(reader, self._piece_count)
+        (length,) = reader.read_struct("<Q")
+        # An offset for each piece and the end, and a score for each piece.
+        reader.offset += 4 * (self._piece_count + 1) + 4 * self._piece_count + length
         self.normalization = _read_normalization(reader)
         # Data type, count of values, first byte and size of each tensor.
         self._directory: dict[str, tuple[Any, ...]] = {}
@@ -145,12 +147,6 @@ def _read_header(reader: _BinaryReader) -> tuple[ModelShape, SpecialTokens, int]
         SpecialTokens(*special),
         pieces,
     )
-
-
-def _skip_vocabulary(reader: _BinaryReader, pieces: int) -> None:
-    (length,) = reader.read_struct("<Q")
-    # An offset for each piece and the end, and a score for each piece.
-    reader.offset += 4 * (pieces + 1) + 4 * pieces + length
 
 
 def _read_normalization(reader: _BinaryReader) -> dict[int, str]:

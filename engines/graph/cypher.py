@@ -225,7 +225,8 @@ class _Parser:
                 self._parse_value()
                 if not self._take_if(","):
                     break
-            self._require("}")
+            if not self._take_if("}"):
+                raise self._reject_next()
         self._output.append("}")
 
     def _parse_projection(self) -> int | None:
@@ -355,10 +356,6 @@ class _Parser:
         is_next = self._is_symbol(symbol)
         self._next += is_next
         return is_next
-
-    def _require(self, symbol: str) -> None:
-        if not self._take_if(symbol):
-            raise self._reject_next()
 
     def _accept(self, symbol: str) -> bool:
         if self._take_if(symbol):

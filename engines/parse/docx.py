@@ -15,6 +15,7 @@ from engines.parse.xml_parts import (
     iter_named,
     read_relations,
     read_xml,
+    resolve_inheritance,
     strip_namespace,
 )
 
@@ -55,8 +56,9 @@ def _rewrite_part(package: Package, part: str, styles: dict[str, Marks]) -> None
     for paragraph in list(iter_named(root, "p")):
         if not paragraph.tag.endswith("main}p"):
             continue
-        inherited = _get_paragraph_marks(paragraph, styles)
-        is_on_white = not is_colored and id(paragraph) not in covered and not _is_shaded(paragraph)
+        inherited = _get_style_marks(find_named(paragraph, "pPr", "pStyle"), styles)
+        is_shaded = find_named(paragraph, "pPr", "shd") is not None
+        is_on_white = not is_colored and id(paragraph) not in covered and not is_shaded
         join_runs(
             paragraph,
             lambda run, base=inherited, white=is_on_white: _get_run_marks(  # type: ignore[misc]
@@ -79,17 +81,7 @@ def _read_styles(package: Package, part: str) -> dict[str, Marks]:
             get_attribute(parent, "val") if parent is not None else "",
             _read_marks(find_named(style, "rPr")),
         )
-    resolved = {}
-    for name in own:
-        marks: Marks = {}
-        seen: set[str] = set()
-        current = name
-        while current in own and current not in seen:
-            seen.add(current)
-            current, parent_marks = own[current]
-            marks = parent_marks | marks
-        resolved[name] = marks
-    return resolved
+    return resolve_inheritance(own)
 
 
 def _read_marks(properties: Element | None) -> Marks:
@@ -116,8 +108,7 @@ def _read_marks(properties: Element | None) -> Marks:
     return marks
 
 
-def _get_paragraph_marks(paragraph: Element, styles: dict[str, Marks]) -> Marks:
-    style = find_named(paragraph, "pPr", "pStyle")
+def _get_style_marks(style: Element | None, styles: dict[str, Marks]) -> Marks:
     return styles.get(get_attribute(style, "val"), {}) if style is not None else {}
 
 
@@ -125,18 +116,13 @@ def _get_run_marks(
     run: Element, inherited: Marks, styles: dict[str, Marks], is_on_white: bool
 ) -> frozenset[str]:
     properties = find_named(run, "rPr")
-    style = find_named(properties, "rStyle")
-    marks = inherited | (styles.get(get_attribute(style, "val"), {}) if style is not None else {})
+    marks = inherited | _get_style_marks(find_named(properties, "rStyle"), styles)
     marks = marks | _read_marks(properties)
     if marks.get("tiny") or (marks.get("white") and is_on_white and not marks.get("shaded")):
         marks = marks | {"hidden": True}
     return frozenset(
         name for name in ("struck", "hidden", "superscript", "subscript") if marks.get(name)
     )
-
-
-def _is_shaded(paragraph: Element) -> bool:
-    return find_named(paragraph, "pPr", "shd") is not None
 
 
 def _number_notes(package: Package, document: Element, by_kind: dict[str, str]) -> None:

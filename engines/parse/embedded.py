@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,7 +16,7 @@ from typing import cast
 
 from engines.parse import archive, assembly
 from engines.parse.formats import FORMAT_BY_TYPE, detect_media_type
-from engines.parse.notices import spend
+from engines.parse.notices import set_inside, spend
 from engines.parse.text import declare_charset
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.errors import AnabranchError
@@ -57,14 +56,9 @@ class MemoryFile(io.BytesIO):
 _BUDGET: ContextVar[_EmbeddingBudget | None] = ContextVar("embedding_budget", default=None)
 
 
-@contextmanager
-def limit_embedded_files() -> Iterator[None]:
+def limit_embedded_files() -> AbstractContextManager[None]:
     """Limit the files that `read_embedded` reads inside the context."""
-    token = _BUDGET.set(_EmbeddingBudget())
-    try:
-        yield
-    finally:
-        _BUDGET.reset(token)
+    return set_inside(_BUDGET, _EmbeddingBudget())
 
 
 def read_embedded(
@@ -81,9 +75,9 @@ def read_embedded(
     budget.n_files += 1
     budget.n_bytes += len(data)
     budget.depth += 1
-    token = _BUDGET.set(budget)
     try:
-        part = _read_file(name, data, media_type)
+        with set_inside(_BUDGET, budget):
+            part = _read_file(name, data, media_type)
     except AnabranchError as error:
         return make_unread_part(name, media_type, len(data), error.detail)
     # A library's failure must not cost the document that holds the file.
@@ -91,7 +85,6 @@ def read_embedded(
         reason = f"its reader failed ({type(error).__name__})"
         return make_unread_part(name, media_type, len(data), reason)
     finally:
-        _BUDGET.reset(token)
         budget.depth -= 1
     notices = [
         notice

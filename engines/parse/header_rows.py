@@ -41,7 +41,7 @@ def _count_group_rows(rows: Rows) -> int:
     while depth < min(_MAX_HEADER_ROWS, len(rows) - 2):
         row, below = rows[depth], rows[depth + 1]
         covered = _find_covered_columns(row, below)
-        if not covered or any(_is_row_value(below[i]) for i in covered):
+        if not covered or any(is_value(below[i]) and not is_year_label(below[i]) for i in covered):
             break
         # Under the names of the next row, at least one column holds values or other names.
         if all(below[i].strip() == rows[depth + 2][i].strip() for i in covered):
@@ -60,10 +60,6 @@ def _find_covered_columns(row: Sequence[str], below: Sequence[str]) -> list[int]
         if (is_repeated or is_left_empty) and all(names) and names[0] != names[1]:
             covered |= {i - 1, i}
     return sorted(covered)
-
-
-def _is_row_value(cell: str) -> bool:
-    return is_value(cell) and not is_year_label(cell)
 
 
 def _fill_to_the_right(row: Sequence[str], below: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from engines.parse.html_tree import HtmlElement, parse_html
 from engines.parse.notices import spend
 from engines.parse.text import parse_document_date
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
-from schemas.values import Notice
+from schemas.values import BlockKind, Notice
 
 _SKIPPED_TAGS = frozenset(
     """script style noscript template svg iframe object nav footer aside
@@ -434,14 +434,7 @@ class _HtmlWalker:
     def _walk_block(self, element: HtmlElement, anchor_id: str | None) -> None:
         match element.tag:
             case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
-                self._add(
-                    ParsedBlock(
-                        "heading",
-                        collapse_whitespace(format_inline(element)),
-                        level=int(element.tag[1]),
-                        element=anchor_id,
-                    )
-                )
+                self._add_words("heading", element, anchor_id, int(element.tag[1]))
             case "blockquote" if self.marks_quotes:
                 start = len(self.blocks)
                 self.walk_children(element, anchor_id)
@@ -456,21 +449,13 @@ class _HtmlWalker:
             case "table":
                 self._add_table(element, anchor_id)
             case "figcaption":
-                self._add(
-                    ParsedBlock(
-                        "caption", collapse_whitespace(format_inline(element)), element=anchor_id
-                    )
-                )
+                self._add_words("caption", element, anchor_id)
             case _:
                 self.walk_children(element, anchor_id)
 
     def _add_table(self, element: HtmlElement, anchor_id: str | None) -> None:
         for caption in (child for child in element.iter_elements() if child.tag == "caption"):
-            self._add(
-                ParsedBlock(
-                    "caption", collapse_whitespace(format_inline(caption)), element=anchor_id
-                )
-            )
+            self._add_words("caption", caption, anchor_id)
         rows, header_row_count = build_grid(element)
         if is_layout_table(element, rows):
             for row in iter_rows(element):
@@ -480,6 +465,12 @@ class _HtmlWalker:
         elif rows:
             body, end, _ = format_table(rows, header_row_count)
             self._add(ParsedBlock("table", body, header_end=end, element=anchor_id))
+
+    def _add_words(
+        self, kind: BlockKind, element: HtmlElement, anchor_id: str | None, level: int | None = None
+    ) -> None:
+        words = collapse_whitespace(format_inline(element))
+        self._add(ParsedBlock(kind, words, level=level, element=anchor_id))
 
     def _add(self, block: ParsedBlock) -> None:
         if block.text.strip():

@@ -84,7 +84,9 @@ class _Marker:
             )
             # Readers of books show a hidden note where its mark is tapped.
             if is_hidden and "note" not in child.attributes.get("epub:type", ""):
-                self._note_hidden(child)
+                unseen = " ".join(_get_visible_text(child).split())
+                if any(map(str.isalnum, unseen)):
+                    self.hidden.append(unseen)
                 if not is_hidden_text_kept():
                     continue
             if child.tag in STRUCTURE_TAGS or child.tag == "br":
@@ -114,11 +116,6 @@ class _Marker:
     def _add_preceding(self, words: str) -> None:
         # Only its end is needed; the whole would take quadratic time.
         self.preceding = (self.preceding + words[-_MAX_SHOWN:])[-_MAX_SHOWN:]
-
-    def _note_hidden(self, element: HtmlElement) -> None:
-        words = " ".join(_get_visible_text(element).split())
-        if any(map(str.isalnum, words)):
-            self.hidden.append(words)
 
     def _format_mark(self, element: HtmlElement, parent: HtmlElement) -> str | None:
         """Return the text that stands for an element, None if its children do."""

@@ -8,13 +8,16 @@ rule says so for every format; a color that is not known hides nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TypeVar
 
 from schemas.errors import LimitExceeded, UnreadableDocument
 from schemas.values import Notice
+
+T = TypeVar("T")
 
 
 def make_corrupt_error(detail: str) -> UnreadableDocument:
@@ -60,18 +63,23 @@ class CharacterBudget:
         check_characters(self.spent, self.max_characters)
 
 
+@contextmanager
+def set_inside(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Set a variable inside the context."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
 # A context variable, so that code deep inside a format reader can count without a parameter.
 _BUDGET: ContextVar[CharacterBudget | None] = ContextVar("budget", default=None)
 
 
-@contextmanager
-def limit_characters(max_characters: int) -> Iterator[None]:
+def limit_characters(max_characters: int) -> AbstractContextManager[None]:
     """Limit the characters that `spend` may count inside the context."""
-    token = _BUDGET.set(CharacterBudget(max_characters))
-    try:
-        yield
-    finally:
-        _BUDGET.reset(token)
+    return set_inside(_BUDGET, CharacterBudget(max_characters))
 
 
 def spend(characters: int) -> None:
@@ -142,13 +150,8 @@ _MAX_NAMES = 20
 _IS_KEPT: ContextVar[bool] = ContextVar("is_hidden_text_kept", default=False)
 
 
-@contextmanager
-def keep_hidden_text(is_kept: bool) -> Iterator[None]:
-    token = _IS_KEPT.set(is_kept)
-    try:
-        yield
-    finally:
-        _IS_KEPT.reset(token)
+def keep_hidden_text(is_kept: bool) -> AbstractContextManager[None]:
+    return set_inside(_IS_KEPT, is_kept)
 
 
 def is_hidden_text_kept() -> bool:
@@ -162,12 +165,12 @@ def make_hidden_notice(names: Iterable[str]) -> Notice:
     return Notice(code="HIDDEN_TEXT", detail=detail)
 
 
-def make_embedded_notice(names: Iterable[str]) -> Notice:
-    """Name files inside the document that are not read; send each on its own instead."""
-    detail = (
-        f"Files inside the document were not read: {join_names(names)}. Ingest them on their own."
-    )
-    return Notice(code="EMBEDDED_FILE", detail=detail)
+def list_notices(hidden: Sequence[str], embedded: Sequence[str] = ()) -> list[Notice]:
+    """Name the hidden parts, and files inside the document, which are not read."""
+    names = join_names(embedded)
+    detail = f"Files inside the document were not read: {names}. Ingest them on their own."
+    notices = [make_hidden_notice(hidden)] if hidden else []
+    return notices + ([Notice(code="EMBEDDED_FILE", detail=detail)] if embedded else [])
 
 
 def join_names(names: Iterable[str]) -> str:

@@ -17,9 +17,8 @@ from engines.parse.notices import (
     Color,
     is_hidden_text_kept,
     is_off_page,
+    list_notices,
     make_corrupt_error,
-    make_embedded_notice,
-    make_hidden_notice,
 )
 from engines.parse.opendocument import (
     CONTENT,
@@ -42,7 +41,7 @@ from engines.parse.xml_parts import (
     strip_namespace,
 )
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table
-from schemas.values import Box, Notice
+from schemas.values import Box
 
 _LENGTH = re.compile(r"(-?\d+(?:\.\d+)?)(cm|mm|in|pt|pc|px)?")
 _CENTIMETERS = {"cm": 1.0, "mm": 0.1, "in": 2.54, "pt": 2.54 / 72, "pc": 2.54 / 6, "px": 2.54 / 96}
@@ -201,8 +200,7 @@ def read(path: Path) -> ParsedPart:
                     continue
             part.blocks += reader.read(slide, number)
         embedded = list_embedded(archive)
-    notices: list[Notice] = [make_hidden_notice(reader.hidden)] if reader.hidden else []
-    part.notices = notices + ([make_embedded_notice(embedded)] if embedded else [])
+    part.notices = list_notices(reader.hidden, embedded)
     part.title = next((block.text for block in part.blocks if block.kind == "heading"), None)
     return part
 

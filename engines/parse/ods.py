@@ -9,12 +9,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 
-from engines.parse.notices import (
-    WHITE,
-    is_hidden_text_kept,
-    make_embedded_notice,
-    make_hidden_notice,
-)
+from engines.parse.notices import WHITE, is_hidden_text_kept, list_notices
 from engines.parse.number_formats import keep_raw_value
 from engines.parse.opendocument import (
     CONTENT,
@@ -69,10 +64,7 @@ def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[She
             if not is_hidden_text_kept():
                 continue
         yield _read_sheet(table, name, marks)
-    if hidden:
-        notices.append(make_hidden_notice(hidden))
-    if embedded := list_embedded(archive):
-        notices.append(make_embedded_notice(embedded))
+    notices += list_notices(hidden, list_embedded(archive))
 
 
 def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:

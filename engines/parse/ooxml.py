@@ -14,12 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
-from engines.parse.notices import (
-    is_hidden_text_kept,
-    make_embedded_notice,
-    make_hidden_notice,
-    spend,
-)
+from engines.parse.notices import is_hidden_text_kept, list_notices, spend
 from engines.parse.number_formats import format_general, format_number
 from engines.parse.scripts import apply_marks
 from engines.parse.xml_parts import (
@@ -90,16 +85,12 @@ class Package:
                     copy.writestr(name, self.archive.read(name))
         return out.getvalue()
 
-    def list_notices(self) -> list[Notice]:
-        notices = [make_hidden_notice(self.hidden)] if self.hidden else []
-        return notices + ([make_embedded_notice(self.embedded)] if self.embedded else [])
-
 
 def rewrite(path: Path, rewriter: Callable[[Package], None]) -> tuple[bytes, list[Notice]]:
     with zipfile.ZipFile(path) as archive:
         package = Package(archive)
         rewriter(package)
-        return package.save(), package.list_notices()
+        return package.save(), list_notices(package.hidden, package.embedded)
 
 
 def _register_prefix(prefix: str, uri: str) -> None:

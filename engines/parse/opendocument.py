@@ -20,6 +20,7 @@ from engines.parse.xml_parts import (
     get_attribute,
     iter_named,
     read_xml,
+    resolve_inheritance,
     strip_namespace,
 )
 
@@ -79,16 +80,7 @@ def _resolve(styles: Iterable[Element], read_own: Any) -> Marks:
         get_attribute(style, "name"): (get_attribute(style, "parent-style-name"), read_own(style))
         for style in styles
     }
-    resolved: Marks = {}
-    for name in own:
-        marks: Style = {}
-        current, seen = name, set[str]()
-        while current in own and current not in seen:
-            seen.add(current)
-            current, inherited = own[current]
-            marks = {**inherited, **marks}
-        resolved[name] = marks
-    return resolved
+    return dict(resolve_inheritance(own))
 
 
 def _read_own_marks(style: Element) -> dict[str, Any]:

@@ -75,7 +75,9 @@ def read(path: Path, pages: range) -> ParsedPart:
         if pages.start == 1:
             title = " ".join((document.get_metadata_value("Title") or "").split())
             part.title = title if title and not _GENERATED_TITLE.match(title) else None
-            _read_xfa_form(document, part)
+            if values := read_xfa_values(document):
+                text = "\n".join(f"- {name}: {value}" for name, value in values)
+                part.blocks.append(ParsedBlock("list", text, page=1))
         # pdfium tells the values of fields only with a form environment.
         document.init_forms()
         form = document.formenv
@@ -111,12 +113,6 @@ def _build_hidden_notice(counts: dict[int, int]) -> Notice:
         detail="Text that a reader cannot see, because it has no contrast, is too small or is "
         f"outside the page, was not read: {pages}.",
     )
-
-
-def _read_xfa_form(document: pdfium.PdfDocument, part: ParsedPart) -> None:
-    if values := read_xfa_values(document):
-        text = "\n".join(f"- {name}: {value}" for name, value in values)
-        part.blocks.append(ParsedBlock("list", text, page=1))
 
 
 def _read_attachments(document: pdfium.PdfDocument, part: ParsedPart) -> None:

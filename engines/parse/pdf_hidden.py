@@ -37,7 +37,7 @@ def find_hidden_words(page: pdfium.PdfPage, words: Sequence[Word]) -> set[int]:
     usual_size = statistics.median(word[4] for word in words)
     hidden: set[int] = set()
     suspects: list[int] = []
-    areas = find_filled_areas(page)
+    areas = list(_iter_filled_areas(page))
     suspicious: dict[int, bool] = {}
     for i, (x0, y0, x1, y1, size, address) in enumerate(words):
         x, y = (x0 + x1) / 2, (y0 + y1) / 2
@@ -126,20 +126,22 @@ _MIN_PATH_CONTRAST = 24
 
 def find_ruling_lines(page: pdfium.PdfPage) -> list[RulingLine]:
     """Return the ruling lines; none if there are more than 6,000 objects, as on a drawing."""
-    count = c.FPDFPage_CountObjects(page.raw)
-    return list(_iter_ruling_lines(page, count)) if count <= _MAX_OBJECTS else []
-
-
-def _iter_ruling_lines(page: pdfium.PdfPage, count: int) -> Iterator[RulingLine]:
-    left, bottom, right, top = (ctypes.c_float() for _ in range(4))
     width, height = page.get_size()
-    for i in range(count):
-        path_object = c.FPDFPage_GetObject(page.raw, i)
-        if c.FPDFPageObj_GetType(path_object) != c.FPDF_PAGEOBJ_PATH or not c.FPDFPageObj_GetBounds(
-            path_object, left, bottom, right, top
+    return [
+        edge for _, bounds in _iter_paths(page) for edge in _iter_edges(*bounds, width * height)
+    ]
+
+
+def _iter_paths(page: pdfium.PdfPage) -> Iterator[tuple[c.FPDF_PAGEOBJECT, RulingLine]]:
+    """Yield each path with its bounds."""
+    left, bottom, right, top = (ctypes.c_float() for _ in range(4))
+    count = c.FPDFPage_CountObjects(page.raw)
+    for i in range(count if count <= _MAX_OBJECTS else 0):
+        path = c.FPDFPage_GetObject(page.raw, i)
+        if c.FPDFPageObj_GetType(path) == c.FPDF_PAGEOBJ_PATH and c.FPDFPageObj_GetBounds(
+            path, left, bottom, right, top
         ):
-            continue
-        yield from _iter_edges(left.value, bottom.value, right.value, top.value, width * height)
+            yield path, (left.value, bottom.value, right.value, top.value)
 
 
 def _iter_edges(
@@ -180,25 +182,16 @@ class FilledArea:
         )
 
 
-def find_filled_areas(page: pdfium.PdfPage) -> list[FilledArea]:
-    """Return the filled areas that are higher than a line."""
-    count = c.FPDFPage_CountObjects(page.raw)
-    return list(_iter_filled_areas(page, count)) if count <= _MAX_OBJECTS else []
-
-
-def _iter_filled_areas(page: pdfium.PdfPage, count: int) -> Iterator[FilledArea]:
-    left, bottom, right, top = (ctypes.c_float() for _ in range(4))
+def _iter_filled_areas(page: pdfium.PdfPage) -> Iterator[FilledArea]:
+    """Yield the filled areas that are higher than a line."""
     channels = [ctypes.c_uint() for _ in range(4)]
     fill_mode, stroke = ctypes.c_int(), ctypes.c_int()
-    for i in range(count):
-        area = c.FPDFPage_GetObject(page.raw, i)
+    for area, (left, bottom, right, top) in _iter_paths(page):
         if (
-            c.FPDFPageObj_GetType(area) == c.FPDF_PAGEOBJ_PATH
-            and c.FPDFPageObj_GetBounds(area, left, bottom, right, top)
-            and min(right.value - left.value, top.value - bottom.value) > _MAX_THICKNESS
+            min(right - left, top - bottom) > _MAX_THICKNESS
             and c.FPDFPath_GetDrawMode(area, fill_mode, stroke)
             and fill_mode.value
             and c.FPDFPageObj_GetFillColor(area, *channels)
         ):
             color = tuple(channel.value for channel in channels[:3])
-            yield FilledArea(left.value, bottom.value, right.value, top.value, color)
+            yield FilledArea(left, bottom, right, top, color)

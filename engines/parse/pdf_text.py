@@ -303,18 +303,14 @@ class _PageView:
         """Convert a box from page space to points of the upright page."""
         first_corner = _rotate_point(*self.to_page(left, top), self.turn)
         second_corner = _rotate_point(*self.to_page(right, bottom), self.turn)
-        width, height = (
-            (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)
-        )
+        width, height = self._get_upright_size()
         xs = sorted((first_corner[0], second_corner[0]))
         ys = sorted((first_corner[1], second_corner[1]))
         return xs[0] * width, ys[0] * height, xs[1] * width, ys[1] * height
 
     def to_share_box(self, box: Box) -> Box:
         """Convert a box from points of the upright page to shares of the page as displayed."""
-        width, height = (
-            (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)
-        )
+        width, height = self._get_upright_size()
         first_corner = _rotate_point(box[0] / width, box[1] / height, -self.turn % 4)
         second_corner = _rotate_point(box[2] / width, box[3] / height, -self.turn % 4)
         xs = sorted((first_corner[0], second_corner[0]))
@@ -323,6 +319,9 @@ class _PageView:
             round(min(max(value, 0.0), 1.0), 4) for value in (xs[0], ys[0], xs[1], ys[1])
         )
         return x0, y0, x1, y1
+
+    def _get_upright_size(self) -> tuple[float, float]:
+        return (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)
 
 
 def _rotate_point(x: float, y: float, quarters: int) -> tuple[float, float]:

@@ -51,10 +51,10 @@ def _rewrite_slide(package: Package, part: str, number: int, size: tuple[int, in
         package.hidden.append(f"slide {number}")
         if not is_hidden_text_kept():
             # The slide stays, empty, so that the numbers of the others do not change.
-            tree[:] = [child for child in tree if strip_namespace(child.tag) in _FRAME]
+            _clear(root)
             for kind, target in relations.values():
                 if kind == "notesSlide" and package.has(target):
-                    _clear_notes(package.load(target))
+                    _clear(package.load(target))
             return
     view = read_slide_view(package, part, root, *size)
     _remove_hidden_shapes(package, tree, number, view)
@@ -85,13 +85,11 @@ def _rewrite_slide(package: Package, part: str, number: int, size: tuple[int, in
             join_runs(paragraph, partial(_get_run_marks, view, paragraph_view), package)
 
 
-_FRAME = ("nvGrpSpPr", "grpSpPr")
-
-
-def _clear_notes(root: Element) -> None:
+def _clear(root: Element) -> None:
     tree = find_named(root, "cSld", "spTree")
     if tree is not None:
-        tree[:] = [child for child in tree if strip_namespace(child.tag) in _FRAME]
+        frame = ("nvGrpSpPr", "grpSpPr")
+        tree[:] = [child for child in tree if strip_namespace(child.tag) in frame]
 
 
 def _remove_hidden_shapes(package: Package, tree: Element, number: int, view: SlideView) -> None:
@@ -102,16 +100,13 @@ def _remove_hidden_shapes(package: Package, tree: Element, number: int, view: Sl
                 tree.remove(shape)
     for container in list(tree.iter()):
         for shape in list(container):
-            name = find_named(shape, f"nv{_capitalize(strip_namespace(shape.tag))}Pr", "cNvPr")
+            tag = strip_namespace(shape.tag)
+            # nvSpPr, nvPicPr, nvGrpSpPr, nvCxnSpPr, nvGraphicFramePr
+            name = find_named(shape, f"nv{tag[:1].upper()}{tag[1:]}Pr", "cNvPr")
             if name is not None and name.get("hidden", "0") in ("1", "true"):
                 package.hidden.append(f"shape {name.get('name', '')} on slide {number}")
                 if not is_hidden_text_kept():
                     container.remove(shape)
-
-
-def _capitalize(name: str) -> str:
-    # nvSpPr, nvPicPr, nvGrpSpPr, nvCxnSpPr, nvGraphicFramePr
-    return name[:1].upper() + name[1:]
 
 
 def _get_run_marks(view: SlideView, paragraph_view: ParagraphView, run: Element) -> frozenset[str]:

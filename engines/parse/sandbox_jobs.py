@@ -61,11 +61,6 @@ def plan_document(path: str, name: str | None, claimed_type: str | None, max_pag
     )
 
 
-def parse_page_range(part: str) -> range:
-    first, last = part.removeprefix("pages ").split("-")
-    return range(int(first), int(last) + 1)
-
-
 def read_part(
     path: str,
     media_type: str,
@@ -85,11 +80,11 @@ def read_part(
         limit_embedded_files(),
         keep_hidden_text(is_hidden_text_kept),
     ):
-        parsed_part = (
-            file_format.load_paged_reader().read(file, parse_page_range(part))
-            if file_format.is_paged
-            else file_format.read(file)
-        )
+        if file_format.is_paged:
+            first, last = map(int, part.removeprefix("pages ").split("-"))
+            parsed_part = file_format.load_paged_reader().read(file, range(first, last + 1))
+        else:
+            parsed_part = file_format.read(file)
     check_characters(sum(len(block.text) for block in parsed_part.blocks), max_characters)
     return parsed_part.encode()
 

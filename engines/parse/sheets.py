@@ -58,12 +58,10 @@ class Grid:
 
     def format_range(self, top: int, left: int, height: int, width: int) -> str:
         """Name the sheet's cells that a part of the grid covers."""
-        return format_cell_range(
-            self.row_numbers[top],
-            self.column_numbers[left],
-            self.row_numbers[top + height - 1],
-            self.column_numbers[left + width - 1],
-        )
+        bottom, right = top + height - 1, left + width - 1
+        first = format_address(self.row_numbers[top], self.column_numbers[left])
+        last = format_address(self.row_numbers[bottom], self.column_numbers[right])
+        return first if first == last else f"{first}:{last}"
 
 
 def check_cell_count(cells: int) -> None:
@@ -174,11 +172,6 @@ def parse_range(reference: str) -> Range | None:
     first, _, last = reference.partition(":")
     start, end = parse_address(first), parse_address(last or first)
     return (*start, *end) if start and end else None
-
-
-def format_cell_range(top: int, left: int, bottom: int, right: int) -> str:
-    first, last = format_address(top, left), format_address(bottom, right)
-    return first if first == last else f"{first}:{last}"
 
 
 def format_address(row: int, column: int) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -14,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from chardetng_py import EncodingDetector
 
 from engines.layout.text_runs import join_spaced_line
+from engines.parse.notices import set_inside
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.values import Notice
 
@@ -78,15 +78,10 @@ def _detect_utf16(head: bytes) -> str | None:
     return None
 
 
-@contextmanager
-def declare_charset(media_type: str | None) -> Iterator[None]:
+def declare_charset(media_type: str | None) -> AbstractContextManager[None]:
     """Take the `charset` of a media type as that of the text decoded inside the context."""
     match = _CHARSET_PARAMETER.search(media_type or "")
-    token = _CHARSET.set(match[1] if match else None)
-    try:
-        yield
-    finally:
-        _CHARSET.reset(token)
+    return set_inside(_CHARSET, match[1] if match else None)
 
 
 def copy_charset(declared_type: str | None, media_type: str) -> str:

@@ -15,10 +15,9 @@ from engines.parse.notices import (
     WHITE,
     is_hidden_text_kept,
     is_unseen,
+    list_notices,
     make_corrupt_error,
-    make_embedded_notice,
     make_encrypted_error,
-    make_hidden_notice,
 )
 from engines.parse.number_formats import format_cell_number, format_text
 from engines.parse.scripts import apply_run_marks, format_struck
@@ -74,10 +73,7 @@ def read_sheets(path: Path, notices: list[Notice]) -> Iterator[Sheet]:
             raise make_corrupt_error(f"The sheet {name} cannot be read: {error}") from error
         book.unload_sheet(index)
         yield sheet
-    if hidden:
-        notices.append(make_hidden_notice(hidden))
-    if embedded:
-        notices.append(make_embedded_notice(embedded))
+    notices += list_notices(hidden, embedded)
 
 
 def _convert_sheet(book: xlrd.Book, source: xlrd.sheet.Sheet) -> Sheet:

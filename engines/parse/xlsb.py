@@ -10,13 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from engines.parse.notices import (
-    WHITE,
-    Color,
-    is_hidden_text_kept,
-    is_unseen,
-    make_hidden_notice,
-)
+from engines.parse.notices import WHITE, Color, is_hidden_text_kept, is_unseen, list_notices
 from engines.parse.number_formats import BUILT_IN_FORMATS
 from engines.parse.scripts import apply_run_marks
 from engines.parse.sheets import Sheet
@@ -81,8 +75,7 @@ def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[She
             if not is_hidden_text_kept():
                 continue
         yield _read_sheet(workbook, name, archive.read(part))
-    if hidden:
-        notices.append(make_hidden_notice(hidden))
+    notices += list_notices(hidden)
 
 
 def _read_sheet(workbook: Workbook, name: str, part: bytes) -> Sheet:

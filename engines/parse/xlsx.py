@@ -17,8 +17,7 @@ from engines.parse.notices import (
     Color,
     is_hidden_text_kept,
     is_unseen,
-    make_embedded_notice,
-    make_hidden_notice,
+    list_notices,
     parse_color,
 )
 from engines.parse.number_formats import BUILT_IN_FORMATS, format_cell_number, format_text
@@ -117,8 +116,7 @@ def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[She
             if not is_hidden_text_kept():
                 continue
         yield _read_sheet(workbook, name, part, notices)
-    if hidden:
-        notices.append(make_hidden_notice(hidden))
+    notices += list_notices(hidden)
 
 
 def _read_sheet(workbook: Workbook, name: str, part: str, notices: list[Notice]) -> Sheet:
@@ -136,8 +134,7 @@ def _read_sheet(workbook: Workbook, name: str, part: str, notices: list[Notice])
             sheet.remarks += _read_text_boxes(read_xml(workbook.archive, target))
         elif kind in ("oleObject", "package"):
             embedded.append(target.rpartition("/")[2])
-    if embedded:
-        notices.append(make_embedded_notice(embedded))
+    notices += list_notices((), embedded)
     return sheet
 
 
@@ -250,12 +247,9 @@ class _SheetParser:
                     self._unseen_cells.add((self._row, self._column))
 
 
-def _is_true(attributes: dict[str, str], name: str) -> bool:
-    return attributes.get(name, "0") in ("1", "true")
-
-
 def _is_hidden(attributes: dict[str, str], size: str) -> bool:
-    return _is_true(attributes, "hidden") or not attributes.get(size, "1").strip("0.")
+    is_marked = attributes.get("hidden", "0") in ("1", "true")
+    return is_marked or not attributes.get(size, "1").strip("0.")
 
 
 def _read_strings(stream: IO[bytes]) -> Iterator[str]:
@@ -313,13 +307,10 @@ def _read_styles(root: Element, theme: list[Color | None]) -> list[CellStyle]:
             grounds[fill] if fill < len(grounds) else WHITE,
             float(size.get("val", "0")) if size is not None else None,
         )
-        styles.append(CellStyle("" if code == "General" else code, _is_struck(font), is_hidden))
+        strike = find_named(font, "strike")
+        is_struck = strike is not None and strike.get("val", "1") not in ("0", "false")
+        styles.append(CellStyle("" if code == "General" else code, is_struck, is_hidden))
     return styles
-
-
-def _is_struck(font: Element | None) -> bool:
-    strike = find_named(font, "strike")
-    return strike is not None and strike.get("val", "1") not in ("0", "false")
 
 
 def _read_color(color: Element | None, theme: list[Color | None]) -> Color | None:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import posixpath
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 from xml.etree import ElementTree
 from xml.parsers import expat
 
 from engines.parse.notices import make_corrupt_error
 
 Element = ElementTree.Element
+T = TypeVar("T")
 
 
 @contextmanager
@@ -66,6 +68,20 @@ def find_named(element: Element | None, *path: str) -> Element | None:
             return None
         element = next((child for child in element if strip_namespace(child.tag) == name), None)
     return element
+
+
+def resolve_inheritance(own: Mapping[str, tuple[str, Mapping[str, T]]]) -> dict[str, dict[str, T]]:
+    """Add to the properties of each style those of its parents, from name → (parent, own)."""
+    resolved = {}
+    for name in own:
+        properties: dict[str, T] = {}
+        current, seen = name, set[str]()
+        while current in own and current not in seen:
+            seen.add(current)
+            current, inherited = own[current]
+            properties = {**inherited, **properties}
+        resolved[name] = properties
+    return resolved
 
 
 def read_xml(archive: zipfile.ZipFile, name: str) -> Element:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -94,9 +94,8 @@ def assess_evidence(
     features = compute_confidence_features(
         evidence, evidence.similarities, evidence.scores, documents, plan
     )
-    probability = estimate_probability(
-        features, EVIDENCE_MODEL.confidence, EVIDENCE_MODEL.intercept
-    )
+    weighted = (weight * features[name] for name, weight in EVIDENCE_MODEL.confidence.items())
+    probability = 1 / (1 + math.exp(-(EVIDENCE_MODEL.intercept + sum(weighted))))
     missing_terms = find_missing_terms(
         documents, plan, with_names=probability < SURE_PROBABILITY and not features["is_foreign"]
     )
@@ -248,10 +247,3 @@ def compute_confidence_features(
         "log_words": math.log1p(len(set(words))),
         "log_topical_words": math.log1p(len(topical_words)),
     }
-
-
-def estimate_probability(
-    features: Mapping[str, float], weights: Mapping[str, float], intercept: float
-) -> float:
-    logit = intercept + sum(weight * features[name] for name, weight in weights.items())
-    return 1 / (1 + math.exp(-logit))

@@ -102,10 +102,6 @@ class _Statement:
     labels: Mapping[str, frozenset[str]]
     other_words: frozenset[str] = frozenset()
 
-    @property
-    def document_id(self) -> object:
-        return self.candidate.chunk.document_id
-
 
 def compare_documents(evidence: Evidence, plan: QueryPlan) -> ComparedRows:
     """Find the conflict that involves the best of the candidates to quote, if any does.
@@ -232,7 +228,7 @@ def _compare(
 ) -> tuple[Quantity, Quantity] | None:
     """Return the first quantities that differ, or None when the two do not conflict."""
     if (
-        first.document_id == second.document_id
+        first.candidate.chunk.document_id == second.candidate.chunk.document_id
         or first.candidate.chunk.language != second.candidate.chunk.language
         or first.anchors != second.anchors
         # Aurora 5 and Aurora 9 are two things.

@@ -32,7 +32,8 @@ async def weigh_contexts(
     evidence = (
         # A cross-encoder's scores decide nothing that the chat model does not.
         Evidence(tuple(extract_quote_candidates(result.contexts, query.plan.question)))
-        if _writes_by_chat(query, resources)
+        if resources.chat is not None
+        and query.profile.answer.model == "default"
         and resources.reranker is not None
         and resources.reranker.role == "replaces"
         else await _weigh(query, result, resources)
@@ -43,10 +44,6 @@ async def weigh_contexts(
         profile = profile.model_copy(update={"min_confidence": 0.0})
     relevance = assess_evidence(result.relevance, evidence, result.contexts, query.plan, profile)
     return evidence, replace(result, relevance=relevance)
-
-
-def _writes_by_chat(query: QueryContext, resources: RetrievalResources) -> bool:
-    return resources.chat is not None and query.profile.answer.model == "default"
 
 
 async def _weigh(
@@ -133,7 +130,7 @@ async def _write_draft(
     """Write the draft. Falls back to quotes when the chat model fails."""
     profile, chat = query.profile.answer, resources.chat
     if chat is None or profile.model != "default":
-        return _quote(query, result, evidence)
+        return quote_contexts(query, result, evidence)
     prompt = render_prompt("answer", profile.prompt, query.plan.language)
     # The last call that the budget allows must answer.
     may_search = (
@@ -157,12 +154,12 @@ async def _write_draft(
     except (AnabranchError, TimeoutError) as error:
         if evidence.scores is None:
             evidence = await _weigh(query, result, resources)
-        draft = _quote(query, result, evidence)
+        draft = quote_contexts(query, result, evidence)
         draft = _mark_fallback(draft, chat.model, error, profile.timeout_s)
     return replace(draft, prompt_sha256=prompt.sha256)
 
 
-def _quote(query: QueryContext, result: RetrievalResult, evidence: Evidence) -> AnswerDraft:
+def quote_contexts(query: QueryContext, result: RetrievalResult, evidence: Evidence) -> AnswerDraft:
     return compose_quoted_answer(
         evidence,
         query.plan,

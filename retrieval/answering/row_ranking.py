@@ -269,7 +269,8 @@ def demote_other_rows(
     for row, own in held.items():
         if any(
             own < held[other]
-            and _is_of_one_table(candidates[row], candidates[other])
+            and candidates[row].chunk.document_id == candidates[other].chunk.document_id
+            and candidates[row].header == candidates[other].header
             and _names_another(candidates[row], candidates[other], held[other] - own, list_held)
             for other in named_rows
         ):
@@ -305,10 +306,6 @@ def demote_named_reference(
     return tuple(
         score - EXCLUDED_DISTANCE if row in rows else score for row, score in enumerate(scores)
     )
-
-
-def _is_of_one_table(first: QuoteCandidate, second: QuoteCandidate) -> bool:
-    return first.chunk.document_id == second.chunk.document_id and first.header == second.header
 
 
 def _names_another(

@@ -196,7 +196,9 @@ def find_value(
     sentence = blank_struck(sentence)
     # Fees are high too, and people are counted in a weight room.
     if answer_type == "number" and not (_COUNTED.search(question) or _HOW_HIGH.search(question)):
-        asked_units = _find_asked_units(question)
+        asked_units = next(
+            (units for asked, _, units in _DIMENSIONS if asked.search(question)), None
+        )
         if asked_units is not None and not asked_units.search(sentence):
             return None
     return next(
@@ -239,10 +241,6 @@ def find_numbers(text: str) -> list[tuple[int, int]]:
     )
 
 
-def _find_asked_units(question: str) -> re.Pattern[str] | None:
-    return next((units for asked, _, units in _DIMENSIONS if asked.search(question)), None)
-
-
 def holds_numeral(text: str) -> bool:
     """Tell whether the text has a number in digits or in words."""
     return bool(_NUMERAL.search(blank_struck(text)))
@@ -275,7 +273,10 @@ def choose_value(
         # The first word of a sentence is always capitalized.
         and (
             answer_type != "name"
-            or (_is_inside_sentence(sentence, start) and not _is_month(sentence[start:end]))
+            or (
+                re.search(r"[^.!?:\s]\s+$", sentence[:start])
+                and strip_accents(sentence[start:end].lower()) not in MONTHS
+            )
         )
     ]
     question_keys = {stem_word(word) for word in extract_content_words(question)}
@@ -320,14 +321,6 @@ def _prefer_unit(
         or any(amount_start <= start < amount_end for amount_start, amount_end in amounts)
     ]
     return fitting or spans
-
-
-def _is_month(text: str) -> bool:
-    return strip_accents(text.lower()) in MONTHS
-
-
-def _is_inside_sentence(sentence: str, start: int) -> bool:
-    return bool(re.search(r"[^.!?:\s]\s+$", sentence[:start]))
 
 
 def _find_clause(sentence: str, span: tuple[int, int]) -> tuple[int, int]:

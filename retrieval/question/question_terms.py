@@ -210,15 +210,15 @@ def find_labels(question: str) -> list[tuple[str, str]]:
         value = NUMERALS.get(_fold(match["numbers"]))
         if value is not None and stem_word(match["numbers"]) == str(value):
             labels.append((match["noun"], str(value)))
-    return [(noun, label) for noun, label in labels if not _is_no_label(noun)]
+    return [
+        (noun, label)
+        for noun, label in labels
+        if not (is_function_word(noun) or _fold(noun) in MONTHS)
+    ]
 
 
 def _normalize_label(label: str) -> str:
     return str(int(label)) if label.isdecimal() else label
-
-
-def _is_no_label(noun: str) -> bool:
-    return is_function_word(noun) or _fold(noun) in MONTHS
 
 
 def index_labels(text: str, *, includes_counts: bool = False) -> dict[str, frozenset[str]]:

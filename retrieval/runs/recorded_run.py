@@ -201,10 +201,8 @@ def parse_run(run: Mapping[str, Any]) -> RecordedRun:
     """
     missing = [name for name in ("request", "response", "run_record") if not run[name]]
     if len(missing) == 3 and run["answered_at"]:
-        raise NotFound(
-            f"Run {run['run_id']} was erased together with a document that it names.",
-            code="RUN_ERASED",
-            remedy="Send the query again.",
+        raise make_run_error(
+            f"Run {run['run_id']} was erased together with a document that it names.", "RUN_ERASED"
         )
     if missing:
         raise NotFound(
@@ -228,11 +226,11 @@ def parse_run(run: Mapping[str, Any]) -> RecordedRun:
         )
     # Records are not migrated: one of another version stays readable but cannot be rerun.
     except (ValidationError, KeyError) as error:
-        raise NotFound(
-            f"Run {run['run_id']} was recorded in another format.",
-            code="RUN_INCOMPLETE",
-            remedy="Send the query again.",
-        ) from error
+        raise make_run_error(f"Run {run['run_id']} was recorded in another format.") from error
+
+
+def make_run_error(detail: str, code: str = "RUN_INCOMPLETE") -> NotFound:
+    return NotFound(detail, code=code, remedy="Send the query again.")
 
 
 def list_required_texts(run: RecordedRun) -> list[RecordedText]:

@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.answering.answer_drafts import AnswerDraft
+from retrieval.answering.drafting import quote_contexts
 from retrieval.answering.evidence import Evidence
-from retrieval.answering.extractive_answer import compose_quoted_answer
 from retrieval.answering.generative_answer import generate_answer
 from retrieval.answering.judge import (
     NO_MODEL,
@@ -37,16 +37,16 @@ from retrieval.ranking.query_context import QueryContext, Stopwatch
 from retrieval.ranking.quote_candidates import extract_quote_candidates, normalize_quote
 from retrieval.ranking.relevance import RelevanceDecision
 from retrieval.ranking.reranking import RerankResult, combine_scores
-from retrieval.ranking.retrieval_result import Ranking, RetrievalResult, find_relation_path
+from retrieval.ranking.retrieval_result import Ranking, RetrievalResult
 from retrieval.redaction import Redactor
 from retrieval.runs.recorded_run import (
     RecordedRun,
     RecordedSnapshot,
     list_required_texts,
+    make_run_error,
     parse_run,
 )
 from schemas.channels import CHANNELS, Channel
-from schemas.errors import NotFound
 from schemas.ports.engines import DEFAULT_CHAT_OPTIONS, ChatOptions, ChatReply, ChatUsage, OnDelta
 from schemas.ports.lineage import RecordedTexts
 from schemas.ports.search import EntitySeed, Hit
@@ -128,11 +128,9 @@ async def answer_from_record(
     """
     if former := record.run_record.former_settings:
         settings = ", ".join(f"{name} = {value}" for name, value in former.items())
-        raise NotFound(
+        raise make_run_error(
             f"Run {record.response.run_id} cannot be repeated: it was recorded with {settings}, "
-            "which this version cannot set.",
-            code="RUN_INCOMPLETE",
-            remedy="Send the query again.",
+            "which this version cannot set."
         )
     query = _restore_context(record, caller)
     goal: Goal = "answer" if isinstance(record.request, QueryRequest) else "results"
@@ -347,20 +345,9 @@ async def _redraft(
     """Rebuild sentences, citations and verdict; copy the rest from the record."""
     recorded = record.run_record.draft
     if recorded is None:
-        raise NotFound(
-            f"Run {record.response.run_id} has no recorded draft.",
-            code="RUN_INCOMPLETE",
-            remedy="Send the query again.",
-        )
+        raise make_run_error(f"Run {record.response.run_id} has no recorded draft.")
     if record.is_quoted or recorded.reply is None:
-        draft = compose_quoted_answer(
-            evidence,
-            query.plan,
-            query.redactor,
-            is_confident=result.relevance.is_confident,
-            facts=result.facts,
-            path=find_relation_path(query.plan, result),
-        )
+        draft = quote_contexts(query, result, evidence)
     else:
         draft = await generate_answer(
             query,

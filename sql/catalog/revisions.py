@@ -27,8 +27,6 @@ from sql.database import (
     Pool,
     encode_json_text,
     execute,
-    fetch_row,
-    fetch_rows,
     format_array,
 )
 
@@ -117,17 +115,14 @@ def _parse_position(row: asyncpg.Record) -> Position:
     return Position(row["log_topic"], row["log_partition"], row["log_offset"])
 
 
-class PgRevisions:
+class PgRevisions(PgStore):
     """Implements `schemas.ports.stage_ports.LatestRevisions` and `GenerationSwitches`.
 
     A document that the API has admitted is known even before a table has its revision.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-
     async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None:
-        row = await fetch_row(self.pool, "latest_revision", tenant, document_id)
+        row = await self._fetch_row("latest_revision", tenant, document_id)
         return (
             LatestRevision(
                 row["numbered"], row["external_id"], tuple(row["latest"]) if row["latest"] else None
@@ -141,7 +136,7 @@ class PgRevisions:
     ) -> list[NewlyVisibleRevision]:
         return [
             NewlyVisibleRevision(**dict(row))
-            for row in await fetch_rows(self.pool, "newly_visible_revisions", generation, previous)
+            for row in await self._fetch("newly_visible_revisions", generation, previous)
         ]
 
     async def find_unchanged(
@@ -150,7 +145,7 @@ class PgRevisions:
         """Return the subset of revisions whose content the live generation already shows."""
         documents = [document for document, _ in revisions]
         orders = [format_array(order) or "" for _, order in revisions]
-        rows = await fetch_rows(self.pool, "unchanged_revisions", documents, orders)
+        rows = await self._fetch("unchanged_revisions", documents, orders)
         return {(row["document_id"], tuple(row["ord"])) for row in rows}
 
 

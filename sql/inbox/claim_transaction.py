@@ -77,11 +77,7 @@ async def claim_shared(
     )
     # Before the new claims, whose first attempt the insert itself records.
     redelivered = await record_redelivery(connection, SHARED_GENERATION, stage, known_entries)
-    new_events = [
-        event
-        for event in _select_new(events, known_entries)
-        if event.event.id not in erased_results
-    ]
+    new_events = _select_new(events, known_entries.keys() | erased_results.keys())
     if new_events:
         await claim_events(
             connection,
@@ -147,11 +143,7 @@ async def claim_documents(
     # Under the locks. An erasure takes them before it deletes rows, so a worker that decrypted the
     # event just before cannot write after the deletion.
     erased_results = _find_erased(events, destroyed_keys)
-    new_events = [
-        event
-        for event in _select_new(events, known_entries)
-        if event.event.id not in erased_results
-    ]
+    new_events = _select_new(events, known_entries.keys() | erased_results.keys())
     # Sequentially: each group decides on the state that the groups before it left.
     for group in _split_batches(new_events):
         results |= await batch.claim(group)
@@ -353,11 +345,13 @@ def _resolve_ingress_claim(event: ProjectedEvent, entry: InboxEntry) -> ClaimRes
     )
 
 
-def _select_new(events: Sequence[ProjectedEvent], entries: InboxEntries) -> list[ProjectedEvent]:
-    """Return the events without a claim, without duplicates."""
+def _select_new(
+    events: Sequence[ProjectedEvent], decided: Collection[UUID]
+) -> list[ProjectedEvent]:
+    """Return the events that are not decided yet, without duplicates."""
     new_by_id: dict[UUID, ProjectedEvent] = {}
     for event in events:
-        if event.event.id not in entries:
+        if event.event.id not in decided:
             new_by_id.setdefault(event.event.id, event)
     return list(new_by_id.values())
 

@@ -37,7 +37,7 @@ from schemas.ports.ledger import (
 )
 from schemas.rows import ChildRow, Row, VectorRow
 from schemas.topics import Record
-from sql.database import PgStore, Pool, encode_json_text, execute, fetch_rows, load_query
+from sql.database import PgStore, Pool, acquire, encode_json_text, execute, fetch_rows, load_query
 from sql.errors import translate_database_errors
 from sql.inbox import chain_transaction
 from sql.inbox.claim_transaction import (
@@ -112,11 +112,8 @@ class PgLedger:
         )
 
     async def preview_revisions(self, events: Sequence[ProjectedEvent]) -> list[RevisionPreview]:
-        with translate_database_errors():
-            async with self._pool.acquire() as connection:
-                return await chain_transaction.preview_revisions(
-                    connection, self.generation, events
-                )
+        async with acquire(self._pool) as connection:
+            return await chain_transaction.preview_revisions(connection, self.generation, events)
 
     async def commit_chains(
         self, documents: Sequence[ChainedDocument], append: AppendRecords | None = None

@@ -14,8 +14,7 @@ from schemas.errors import (
     PermanentError,
     TransientError,
 )
-from sql.database import Connection, Pool, fetch_row, hold_visibility_lock, load_query
-from sql.errors import translate_database_errors
+from sql.database import Connection, Pool, acquire, fetch_row, hold_visibility_lock, load_query
 from sql.index.generations import (
     generation_not_built_error,
     no_live_generation_error,
@@ -64,24 +63,21 @@ async def switch_generation(
     names documents, TransientError with code SWITCHED_MEANWHILE or VISIBILITY_LOCKED,
     LogUnavailable or DatabaseUnavailable; nothing has changed then.
     """
-    with translate_database_errors():
-        async with pool.acquire(timeout=60) as connection:
-            live: str | None = await connection.fetchval(load_query("live_name"))
-            if live is None:
-                raise no_live_generation_error()
-            if live == name:
-                return SwitchResult(
-                    name, await connection.fetchval(load_query("previous_name")), has_moved=False
-                )
-            if expected_live not in (None, live):
-                raise _switched_meanwhile_error()
-            await _check_target(connection, name)
-            deadline = _now() + timeout_s
-            # Without it new revisions of the live generation would keep the other one behind.
-            async with hold_visibility_lock(
-                connection, live, wait_s=max(timeout_s, MIN_LOCK_WAIT_S)
-            ):
-                return await _switch_when_settled(connection, live, name, publish, deadline)
+    async with acquire(pool, timeout_s=60) as connection:
+        live: str | None = await connection.fetchval(load_query("live_name"))
+        if live is None:
+            raise no_live_generation_error()
+        if live == name:
+            return SwitchResult(
+                name, await connection.fetchval(load_query("previous_name")), has_moved=False
+            )
+        if expected_live not in (None, live):
+            raise _switched_meanwhile_error()
+        await _check_target(connection, name)
+        deadline = _now() + timeout_s
+        # Without it new revisions of the live generation would keep the other one behind.
+        async with hold_visibility_lock(connection, live, wait_s=max(timeout_s, MIN_LOCK_WAIT_S)):
+            return await _switch_when_settled(connection, live, name, publish, deadline)
 
 
 async def roll_back(

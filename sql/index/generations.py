@@ -17,7 +17,7 @@ from schemas.errors import AnabranchError, InvalidRequest, NotFound, TransientEr
 from schemas.exams import Calibration
 from schemas.generations import Generation
 from schemas.topics import Position
-from sql.database import PgStore, Pool, fetch_rows, try_lock, wait_for_lock
+from sql.database import PgStore, Pool, acquire, fetch_rows, try_lock, wait_for_lock
 from sql.errors import translate_database_errors
 from sql.index.derived_tables import PARTITIONED_TABLES
 
@@ -180,12 +180,11 @@ class PgGenerationBuilds(PgStore):
     @asynccontextmanager
     async def lock_decision(self) -> AsyncIterator[None]:
         """Serialize decisions to build a generation while the context is open."""
-        with translate_database_errors():
-            async with (
-                self._pool.acquire(timeout=60) as connection,
-                wait_for_lock(connection, BUILD_DECISION_LOCK),
-            ):
-                yield
+        async with (
+            acquire(self._pool, timeout_s=60) as connection,
+            wait_for_lock(connection, BUILD_DECISION_LOCK),
+        ):
+            yield
 
     async def allocate_name(
         self, *, keep_previous: bool = False, events_per_second: float | None = None
@@ -250,12 +249,11 @@ class PgGenerationBuilds(PgStore):
     @asynccontextmanager
     async def try_lock(self, generation: str) -> AsyncIterator[bool]:
         """Try to lock the build while the context is open; yield whether this caller has it."""
-        with translate_database_errors():
-            async with (
-                self._pool.acquire(timeout=60) as connection,
-                try_lock(connection, f"build {generation}") as acquired,
-            ):
-                yield acquired
+        async with (
+            acquire(self._pool, timeout_s=60) as connection,
+            try_lock(connection, f"build {generation}") as acquired,
+        ):
+            yield acquired
 
     async def _fetch_builds(self, name: str | None) -> list[GenerationBuild]:
         rows = await self._fetch("builds", name)

@@ -17,8 +17,7 @@ from math import log, prod
 
 from schemas.generations import LexicalConfig
 from schemas.ports.search import Hit, LexicalHits
-from sql.database import Connection, Pool, load_query
-from sql.errors import translate_database_errors
+from sql.database import Connection, Pool, acquire, load_query
 from sql.index.snapshot import SearchScope
 
 ROUNDING_ERROR = 0.0005
@@ -396,18 +395,15 @@ async def compact_lexical(
     generation, unless it `waits` for that: an erasure has to fold rows that the other call may not
     see. Raises DatabaseUnavailable.
     """
-    with translate_database_errors():
-        async with pool.acquire(timeout=60) as connection, connection.transaction():
-            lock = "pg_advisory_xact_lock" if waits else "pg_try_advisory_xact_lock"
-            is_free = await connection.fetchval(
-                f"select {lock}(hashtext('compact_lexical ' || $1))", generation
-            )
-            # None after waiting: `pg_advisory_xact_lock` returns nothing.
-            if is_free is False:
-                return 0
-            n_folded: int = await connection.fetchval(
-                load_query("compact_words"), generation, max_words
-            )
-            return n_folded + int(
-                await connection.fetchval(load_query("compact_corpus"), generation)
-            )
+    async with acquire(pool, timeout_s=60) as connection, connection.transaction():
+        lock = "pg_advisory_xact_lock" if waits else "pg_try_advisory_xact_lock"
+        is_free = await connection.fetchval(
+            f"select {lock}(hashtext('compact_lexical ' || $1))", generation
+        )
+        # None after waiting: `pg_advisory_xact_lock` returns nothing.
+        if is_free is False:
+            return 0
+        n_folded: int = await connection.fetchval(
+            load_query("compact_words"), generation, max_words
+        )
+        return n_folded + int(await connection.fetchval(load_query("compact_corpus"), generation))

@@ -20,6 +20,7 @@ from sql.catalog.runs import archive_run_texts
 from sql.database import (
     Connection,
     Pool,
+    acquire,
     execute,
     fetch_row,
     fetch_rows,
@@ -27,7 +28,6 @@ from sql.database import (
     load_query,
     try_lock,
 )
-from sql.errors import translate_database_errors
 from sql.index.derived_tables import PARTITIONED_TABLES
 from sql.index.generations import unknown_generation_error
 
@@ -123,12 +123,11 @@ async def drop_partitions(pool: Pool, generation: str) -> int:
     finishes an interrupted one. Raises DatabaseUnavailable.
     """
     n_dropped = 0
-    with translate_database_errors():
-        async with pool.acquire(timeout=60) as connection:
-            # Before the rows go: recorded answers refer to their texts by hash.
-            await archive_run_texts(connection, generation)
-            for table in PARTITIONED_TABLES:
-                n_dropped += await _drop_partition(connection, table, f"{table}_{generation}")
+    async with acquire(pool, timeout_s=60) as connection:
+        # Before the rows go: recorded answers refer to their texts by hash.
+        await archive_run_texts(connection, generation)
+        for table in PARTITIONED_TABLES:
+            n_dropped += await _drop_partition(connection, table, f"{table}_{generation}")
     return n_dropped
 
 
@@ -219,20 +218,19 @@ async def build_indexes(pool: Pool, generation: str) -> AsyncIterator[str]:
     An interrupted build is repeated. Blocks neither readers nor writers. Allows one caller per
     generation. Raises DatabaseUnavailable.
     """
-    with translate_database_errors():
-        async with pool.acquire(timeout=60) as connection:
-            await connection.execute(f"set maintenance_work_mem = '{BUILD_MEMORY}'")
-            try:
-                for index in SECONDARY_INDEXES:
-                    if await _ensure_index(connection, index, generation):
-                        yield index.format_name(generation)
-            finally:
-                # The pool does not reset its connections.
-                await connection.execute("reset maintenance_work_mem")
-            # Autovacuum has not analyzed a freshly loaded partition, and the first queries would
-            # get bad plans.
-            for table in dict.fromkeys(index.table for index in SECONDARY_INDEXES):
-                await connection.execute(f"analyze {table}_{generation}")
+    async with acquire(pool, timeout_s=60) as connection:
+        await connection.execute(f"set maintenance_work_mem = '{BUILD_MEMORY}'")
+        try:
+            for index in SECONDARY_INDEXES:
+                if await _ensure_index(connection, index, generation):
+                    yield index.format_name(generation)
+        finally:
+            # The pool does not reset its connections.
+            await connection.execute("reset maintenance_work_mem")
+        # Autovacuum has not analyzed a freshly loaded partition, and the first queries would
+        # get bad plans.
+        for table in dict.fromkeys(index.table for index in SECONDARY_INDEXES):
+            await connection.execute(f"analyze {table}_{generation}")
 
 
 async def _ensure_index(connection: Connection, index: SecondaryIndex, generation: str) -> bool:
@@ -282,22 +280,21 @@ async def begin_generation_drop(pool: Pool, name: str, publish: PublishDrop) -> 
     Raises NotFound, PermanentError with code GENERATION_IS_LIVE, LogUnavailable or
     DatabaseUnavailable; nothing has changed then.
     """
-    with translate_database_errors():
-        async with pool.acquire(timeout=60) as connection, connection.transaction():
-            # Blocks a concurrent switch to this generation.
-            await connection.execute(load_query("lock_live_generation"))
-            row = await connection.fetchrow(load_query("begin_drop"), name)
-            if row is None or row["state"] == "dropped":
-                raise unknown_generation_error(name)
-            if row["live"]:
-                raise PermanentError(
-                    f"Generation {name!r} is live.",
-                    code="GENERATION_IS_LIVE",
-                    remedy="Promote another generation first, or roll back.",
-                )
-            # Published first: the log decides, and after a crash stage `control` marks the drop.
-            await publish(name)
-            await connection.execute(load_query("mark_generation_dropped"), name)
+    async with acquire(pool, timeout_s=60) as connection, connection.transaction():
+        # Blocks a concurrent switch to this generation.
+        await connection.execute(load_query("lock_live_generation"))
+        row = await connection.fetchrow(load_query("begin_drop"), name)
+        if row is None or row["state"] == "dropped":
+            raise unknown_generation_error(name)
+        if row["live"]:
+            raise PermanentError(
+                f"Generation {name!r} is live.",
+                code="GENERATION_IS_LIVE",
+                remedy="Promote another generation first, or roll back.",
+            )
+        # Published first: the log decides, and after a crash stage `control` marks the drop.
+        await publish(name)
+        await connection.execute(load_query("mark_generation_dropped"), name)
 
 
 async def remove_generation_tables(
@@ -309,13 +306,12 @@ async def remove_generation_tables(
     open; tables are detached and dropped once it ends. A later call finishes what is left after
     `timeout_s`. Raises DatabaseUnavailable.
     """
-    with translate_database_errors():
-        async with (
-            pool.acquire(timeout=60) as connection,
-            try_lock(connection, f"drop {name}") as acquired,
-        ):
-            if acquired and await _has_tables(pool, name):
-                await _remove_tables(pool, connection, name, timeout_s)
+    async with (
+        acquire(pool, timeout_s=60) as connection,
+        try_lock(connection, f"drop {name}") as acquired,
+    ):
+        if acquired and await _has_tables(pool, name):
+            await _remove_tables(pool, connection, name, timeout_s)
     if not await _has_tables(pool, name):
         return Removal(removed=True)
     blocker = await fetch_row(

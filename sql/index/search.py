@@ -37,7 +37,7 @@ from schemas.ports.search import (
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
 from sql.catalog import facts
-from sql.database import Connection, PgStore, Pool, load_query, try_lock
+from sql.database import Connection, PgStore, Pool, acquire, load_query, try_lock
 from sql.errors import translate_database_errors
 from sql.index import lexical
 from sql.index.generations import no_live_generation_error, unknown_generation_error
@@ -68,15 +68,14 @@ async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
     An interrupted build is dropped and repeated. Blocks neither readers nor writers, but takes
     minutes: use a dedicated connection. Raises DatabaseUnavailable.
     """
-    with translate_database_errors():
-        async with pool.acquire(timeout=60) as connection:
-            vectors = await connection.fetchval(load_query("corpus_size"), generation.name, None)
-            if vectors < max(1, generation.config.hnsw.exact_below):
-                return False
-            # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which
-            # CREATE INDEX CONCURRENTLY waits for.
-            async with try_lock(connection, _format_index_name(generation)) as acquired:
-                return acquired and await _build_index(connection, generation, vectors)
+    async with acquire(pool, timeout_s=60) as connection:
+        vectors = await connection.fetchval(load_query("corpus_size"), generation.name, None)
+        if vectors < max(1, generation.config.hnsw.exact_below):
+            return False
+        # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which
+        # CREATE INDEX CONCURRENTLY waits for.
+        async with try_lock(connection, _format_index_name(generation)) as acquired:
+            return acquired and await _build_index(connection, generation, vectors)
 
 
 async def _build_index(connection: Connection, generation: Generation, vectors: int) -> bool:

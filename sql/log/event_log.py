@@ -12,6 +12,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import asyncpg
 import structlog
@@ -101,13 +102,10 @@ class PgLog:
 
     async def list_topics(self) -> list[str]:
         """Return all topics, including those of generations."""
-        with translate_log_errors():
-            rows = await self._pool.fetch(load_query("topics"))
-        return [row["topic"] for row in rows]
+        return [row["topic"] for row in await fetch_log_rows(self._pool, "topics")]
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        with translate_log_errors():
-            [row] = await self._pool.fetch(load_query("offset_bounds"), topic)
+        [row] = await fetch_log_rows(self._pool, "offset_bounds", topic)
         return {0: (row[0], row[1])}
 
     async def read(
@@ -142,32 +140,23 @@ class PgLog:
         return None if retention is None else retention + EXPIRY_INTERVAL
 
     async def fetch_min_retention(self, topic: str) -> timedelta | None:
-        with translate_log_errors():
-            retention: timedelta | None = await self._pool.fetchval(
-                load_query("topic_retention"), topic
-            )
+        retention: timedelta | None = await fetch_log_value(self._pool, "topic_retention", topic)
         return retention
 
     async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
-        with translate_log_errors():
-            below = await self._pool.fetchval(load_query("expired_below"), topic)
+        below = await fetch_log_value(self._pool, "expired_below", topic)
         return {0: below} if below else {}
 
     async def fetch_committed_offsets(self, group: str, topic: str) -> dict[int, int]:
-        with translate_log_errors():
-            position = await self._pool.fetchval(load_query("committed_position"), group, topic)
+        position = await fetch_log_value(self._pool, "committed_position", group, topic)
         return {} if position is None else {0: position + 1}
 
     async def count_pending(
         self, group: str, topic: str, below: Mapping[int, int] | None = None
     ) -> int:
         # All topics share one sequence of positions, so a difference of offsets is no count.
-        with translate_log_errors():
-            return int(
-                await self._pool.fetchval(
-                    load_query("count_unread"), group, topic, (below or {}).get(0)
-                )
-            )
+        before = (below or {}).get(0)
+        return int(await fetch_log_value(self._pool, "count_unread", group, topic, before))
 
     async def count_records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
         return await self.count_pending("", topic, below)
@@ -251,8 +240,7 @@ class PgLog:
                 [r.value for r in batch],
                 [None] * len(batch),
             )
-            with translate_log_errors():
-                offsets = await self._pool.fetchval(load_query("append_events"), *columns)
+            offsets = await fetch_log_value(self._pool, "append_events", *columns)
             positions.extend(
                 Position(record.topic, 0, offset)
                 for record, offset in zip(batch, offsets, strict=True)
@@ -262,25 +250,14 @@ class PgLog:
     async def _fetch_page(
         self, topic: str, after: tuple[int, int], first: int, after_last: int
     ) -> list[asyncpg.Record]:
-        with translate_log_errors():
-            return await self._pool.fetch(
-                load_query("read_range"),
-                topic,
-                *after,
-                first,
-                after_last,
-                BATCH_RECORDS,
-                BATCH_BYTES,
-            )
+        limits = (first, after_last, BATCH_RECORDS, BATCH_BYTES)
+        return await fetch_log_rows(self._pool, "read_range", topic, *after, *limits)
 
     async def _resolve_cursor(self, topic: str, position: int | None) -> tuple[int, int]:
         """Return the reading-order cursor of a record, or one before all records if it no longer
         exists.
         """
-        with translate_log_errors():
-            xact = position and await self._pool.fetchval(
-                load_query("record_xact"), position, topic
-            )
+        xact = position and await fetch_log_value(self._pool, "record_xact", position, topic)
         return (0, -1) if position is None or xact is None else (xact, position)
 
     async def _wait_for_running_transactions(self) -> None:
@@ -288,10 +265,20 @@ class PgLog:
 
         Each may still commit a position below those that the reader is about to pass.
         """
-        with translate_log_errors():
-            xmax = await self._pool.fetchval(load_query("next_xact"))
-            while await self._pool.fetchval(load_query("is_running_below"), xmax):
-                await asyncio.sleep(0.02)
+        xmax = await fetch_log_value(self._pool, "next_xact")
+        while await fetch_log_value(self._pool, "is_running_below", xmax):
+            await asyncio.sleep(0.02)
+
+
+async def fetch_log_rows(pool: Pool, query: str, *parameters: Any) -> list[asyncpg.Record]:
+    """Fetch rows for the log. Like `fetch_log_value`, raises LogUnavailable."""
+    with translate_log_errors():
+        return list(await pool.fetch(load_query(query), *parameters))
+
+
+async def fetch_log_value(pool: Pool, query: str, *parameters: Any) -> Any:
+    with translate_log_errors():
+        return await pool.fetchval(load_query(query), *parameters)
 
 
 def _split_batches(records: list[Record]) -> Iterator[list[Record]]:

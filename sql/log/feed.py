@@ -8,9 +8,8 @@ from datetime import datetime
 
 from schemas.errors import CursorAhead, InvalidRequest
 from schemas.ports.feed import EventCount, FeedPage, FeedRecord
-from sql.database import Pool, load_query
-from sql.errors import translate_log_errors
-from sql.log.event_log import to_stored_record
+from sql.database import PgStore
+from sql.log.event_log import fetch_log_rows, fetch_log_value, to_stored_record
 
 MAX_PAYLOAD_BYTES = 65_536
 """Payloads larger than this are omitted."""
@@ -32,11 +31,8 @@ class FeedPosition:
         return f"{self.xact}.{self.position}.{self.seen_batch}"
 
 
-class PgFeed:
+class PgFeed(PgStore):
     """Implements `schemas.ports.feed.RecordFeed`."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def fetch_begin_cursor(self) -> str:
         # Transaction 0 is before all records; batches that expired before are not reported as
@@ -48,16 +44,16 @@ class PgFeed:
 
     async def read_page(self, after: str, topics: Sequence[str], limit: int) -> FeedPage:
         position = _parse_position(after)
-        with translate_log_errors():
-            rows = await self._pool.fetch(
-                load_query("feed_page"),
-                list(topics),
-                position.xact,
-                position.position,
-                limit,
-                MAX_PAYLOAD_BYTES,
-                position.seen_batch,
-            )
+        rows = await fetch_log_rows(
+            self._pool,
+            "feed_page",
+            list(topics),
+            position.xact,
+            position.position,
+            limit,
+            MAX_PAYLOAD_BYTES,
+            position.seen_batch,
+        )
         # The query returns at least one row, which carries the state of the log.
         head = rows[0]
         _check_not_ahead(position, FeedPosition(head["horizon"], -1, head["last_batch"]))
@@ -90,25 +86,18 @@ class PgFeed:
         bucket_s: int,
         tenant: str | None,
     ) -> Sequence[EventCount]:
-        with translate_log_errors():
-            rows = await self._pool.fetch(
-                load_query("count_events_by_time"), list(topics), since, until, bucket_s, tenant
-            )
+        parameters = (list(topics), since, until, bucket_s, tenant)
+        rows = await fetch_log_rows(self._pool, "count_events_by_time", *parameters)
         return [EventCount(**dict(row)) for row in rows]
 
     async def count_following(self, after: str, topics: Sequence[str], limit: int) -> int:
         position = _parse_position(after)
         _check_not_ahead(position, await self._fetch_head())
-        with translate_log_errors():
-            return int(
-                await self._pool.fetchval(
-                    load_query("feed_lag"), list(topics), position.xact, position.position, limit
-                )
-            )
+        parameters = (list(topics), position.xact, position.position, limit)
+        return int(await fetch_log_value(self._pool, "feed_lag", *parameters))
 
     async def _fetch_head(self) -> FeedPosition:
-        with translate_log_errors():
-            [row] = await self._pool.fetch(load_query("feed_head"))
+        [row] = await fetch_log_rows(self._pool, "feed_head")
         return FeedPosition(row["horizon"], -1, row["last_batch"])
 
 

@@ -20,7 +20,7 @@ from schemas.errors import DatabaseUnavailable, TransientError
 from schemas.ports.log import OpenSink, Sink
 from sql.database import Pool, connect, load_query
 from sql.errors import translate_log_errors
-from sql.log.event_log import to_stored_record
+from sql.log.event_log import fetch_log_rows, fetch_log_value, to_stored_record
 
 log = structlog.get_logger(__name__)
 CHANNEL = "anabranch_events"
@@ -68,16 +68,16 @@ class ReaderLease:
 
     async def renew(self, cursor: ReaderCursor) -> None:
         """Store the cursor and renew the lease. Raises LeaseLost."""
-        with translate_log_errors():
-            renewed_position = await self.pool.fetchval(
-                load_query("renew_lease"),
-                self.group,
-                self.topic,
-                self.owner,
-                self.seconds,
-                cursor.xact,
-                cursor.position,
-            )
+        renewed_position = await fetch_log_value(
+            self.pool,
+            "renew_lease",
+            self.group,
+            self.topic,
+            self.owner,
+            self.seconds,
+            cursor.xact,
+            cursor.position,
+        )
         if renewed_position is None:
             raise LeaseLost(
                 f"Another process has taken the lease of group {self.group} on topic {self.topic}."
@@ -250,14 +250,12 @@ class PgPartition:
         self._closed = True
 
 
+@dataclass(frozen=True, slots=True)
 class PgSubscription:
-    def __init__(
-        self, lease: ReaderLease, listener: TopicListener, open_sink: OpenSink, poll_s: float
-    ) -> None:
-        self._lease = lease
-        self._listener = listener
-        self._open_sink = open_sink
-        self._poll_s = poll_s
+    _lease: ReaderLease
+    _listener: TopicListener
+    _open_sink: OpenSink
+    _poll_s: float
 
     async def run(self) -> None:
         async with self._listener.listen(self._lease.topic) as wakeup:
@@ -312,16 +310,16 @@ class PgSubscription:
         while True:
             # Cleared before the fetch, so that a notification during it is not lost.
             wakeup.clear()
-            with translate_log_errors():
-                rows = await self._lease.pool.fetch(
-                    load_query("read_events"),
-                    self._lease.topic,
-                    partition.read.xact,
-                    partition.read.position,
-                    PAGE_RECORDS,
-                    PAGE_BYTES,
-                    self._lease.group,
-                )
+            rows = await fetch_log_rows(
+                self._lease.pool,
+                "read_events",
+                self._lease.topic,
+                partition.read.xact,
+                partition.read.position,
+                PAGE_RECORDS,
+                PAGE_BYTES,
+                self._lease.group,
+            )
             readable_rows = [row for row in rows if row["ripe"]]
             for row in readable_rows:
                 cursor = ReaderCursor(row["xact"], row["position"])

@@ -14,7 +14,7 @@ from uuid import UUID
 from schemas.events import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.events.control import Scope
 from schemas.topics import Record
-from sql.database import Connection, PgStore, load_query, read_values
+from sql.database import Connection, PgStore, acquire, load_query, read_values
 from sql.errors import translate_database_errors
 from sql.index.derived_tables import DERIVED_TABLES
 from sql.index.entities import erase_corrections
@@ -102,32 +102,31 @@ class PgErasure(PgStore):
             return subjects
         documents = sorted({*subjects, *await self.find_documents(tenant, scope, name)})
         events = await self.fetch_event_ids(documents, before=await self.fetch_time())
-        with translate_database_errors():
-            async with (
-                self._pool.acquire() as connection,
-                # One snapshot, so that the counts of the receipt add up.
-                connection.transaction(isolation="repeatable_read"),
-            ):
-                await connection.executemany(
-                    load_query("add_erasure_subjects"),
-                    [(receipt, document) for document in documents],
+        async with (
+            acquire(self._pool) as connection,
+            # One snapshot, so that the counts of the receipt add up.
+            connection.transaction(isolation="repeatable_read"),
+        ):
+            await connection.executemany(
+                load_query("add_erasure_subjects"),
+                [(receipt, document) for document in documents],
+            )
+            counts_by_place = {
+                table: await connection.fetchval(
+                    load_query("count_document_rows", table=table), documents
                 )
-                counts_by_place = {
-                    table: await connection.fetchval(
-                        load_query("count_document_rows", table=table), documents
-                    )
-                    for table in COUNTED_TABLES
-                }
-                for place, query in COUNT_QUERIES.items():
-                    counts_by_place[place] = await connection.fetchval(load_query(query), documents)
-                counts_by_place["dead_letters"] = await connection.fetchval(
-                    load_query("count_dead_letters"), [*documents, *events]
-                )
-                n_entities = await connection.fetchval(load_query("count_named"), documents)
-                n_facts = counts_by_place["facts"]
-                counts_by_place[SUBJECT_COUNT] = len(documents) - n_facts - n_entities
-                rows = [(receipt, place, count) for place, count in counts_by_place.items()]
-                await connection.executemany(load_query("insert_erasure_count"), rows)
+                for table in COUNTED_TABLES
+            }
+            for place, query in COUNT_QUERIES.items():
+                counts_by_place[place] = await connection.fetchval(load_query(query), documents)
+            counts_by_place["dead_letters"] = await connection.fetchval(
+                load_query("count_dead_letters"), [*documents, *events]
+            )
+            n_entities = await connection.fetchval(load_query("count_named"), documents)
+            n_facts = counts_by_place["facts"]
+            counts_by_place[SUBJECT_COUNT] = len(documents) - n_facts - n_entities
+            rows = [(receipt, place, count) for place, count in counts_by_place.items()]
+            await connection.executemany(load_query("insert_erasure_count"), rows)
         return documents
 
     async def has_begun(self, receipt: UUID) -> bool:
@@ -293,9 +292,8 @@ class PgErasure(PgStore):
         return await self._fetch_pairs("running_replays")
 
     async def add_counts(self, receipt: UUID, counts: Mapping[str, int]) -> None:
-        with translate_database_errors():
-            async with self._pool.acquire() as connection:
-                await self._add_counts(connection, receipt, counts)
+        async with acquire(self._pool) as connection:
+            await self._add_counts(connection, receipt, counts)
 
     async def record_items(self, receipt: UUID, place: str, items: Sequence[UUID]) -> None:
         """Record items before they are deleted, so that a resumed erasure counts each once."""
@@ -355,9 +353,8 @@ class PgErasureReceipts(PgStore):
     """Receipts in the table `erasures`. An open one has no `completed_at`."""
 
     async def open(self, erasure: ErasureRequested) -> None:
-        with translate_database_errors():
-            async with self._pool.acquire() as connection:
-                await write_erasure_event(connection, erasure, 0)
+        async with acquire(self._pool) as connection:
+            await write_erasure_event(connection, erasure, 0)
 
     async def find(self, tenant: str, receipt_id: UUID) -> Mapping[str, Any] | None:
         row = await self._fetch_row("find_erasure", tenant, receipt_id)

@@ -10,8 +10,7 @@ import re
 from typing import Any
 
 from schemas.ids import fingerprint
-from sql.database import Pool, load_query
-from sql.errors import translate_database_errors
+from sql.database import Pool, acquire, load_query
 from sql.index.derived_tables import DERIVED_TABLES
 
 CROSS_DOCUMENT_TABLES = ("visible", "lexical_counts", "corpus_counts")
@@ -24,22 +23,21 @@ async def check_integrity(pool: Pool, *, assume_idle: bool = False) -> dict[str,
     `assume_idle` (no stage has work left) they count as orphans, unless the revision failed. Raises
     DatabaseUnavailable.
     """
-    with translate_database_errors():
-        async with (
-            pool.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            counts = {
-                table.name: await connection.fetchval(
-                    load_query("orphaned_rows", table=table.name), assume_idle
-                )
-                for table in DERIVED_TABLES.values()
-            }
-            counts |= {
-                row["name"]: row["rows"]
-                for row in await connection.fetch(load_query("orphaned_other_rows"))
-            }
-            [lexical_mismatches] = await connection.fetch(load_query("lexical_count_mismatches"))
+    async with (
+        acquire(pool) as connection,
+        connection.transaction(isolation="repeatable_read", readonly=True),
+    ):
+        counts = {
+            table.name: await connection.fetchval(
+                load_query("orphaned_rows", table=table.name), assume_idle
+            )
+            for table in DERIVED_TABLES.values()
+        }
+        counts |= {
+            row["name"]: row["rows"]
+            for row in await connection.fetch(load_query("orphaned_other_rows"))
+        }
+        [lexical_mismatches] = await connection.fetch(load_query("lexical_count_mismatches"))
     return counts | dict(lexical_mismatches)
 
 
@@ -52,16 +50,13 @@ async def compute_checksum(
     The generation's name does not enter the checksum. `include_history` adds revisions, tombstones
     and history, which are equal only for the same log. Raises DatabaseUnavailable.
     """
-    with translate_database_errors():
-        async with (
-            pool.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            name = generation or await connection.fetchval(load_query("live_name"))
-            rows = await connection.fetch(load_query("checksum_visible"), name, None)
-            rows += (
-                await connection.fetch(load_query("checksum_history")) if include_history else []
-            )
+    async with (
+        acquire(pool) as connection,
+        connection.transaction(isolation="repeatable_read", readonly=True),
+    ):
+        name = generation or await connection.fetchval(load_query("live_name"))
+        rows = await connection.fetch(load_query("checksum_visible"), name, None)
+        rows += await connection.fetch(load_query("checksum_history")) if include_history else []
     sums_by_table = {
         row["name"]: {"rows": row["rows"], "checksum": fingerprint(row["total"])} for row in rows
     }
@@ -83,22 +78,21 @@ async def find_differing_tables(pool: Pool, first: str, second: str) -> list[str
     Documents whose visible revisions differ, because one generation is ahead, are excluded; then
     counts across documents are excluded as well. Raises DatabaseUnavailable.
     """
-    with translate_database_errors():
-        async with (
-            pool.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            n_differing_revisions = await connection.fetchval(
-                load_query("count_differing_revisions"), first, second
-            )
-            sums = [
-                {
-                    row["name"]: (row["rows"], row["total"])
-                    for row in await connection.fetch(load_query("checksum_visible"), *pair)
-                }
-                # Each generation over the documents whose visible revision both share.
-                for pair in ((first, second), (second, first))
-            ]
+    async with (
+        acquire(pool) as connection,
+        connection.transaction(isolation="repeatable_read", readonly=True),
+    ):
+        n_differing_revisions = await connection.fetchval(
+            load_query("count_differing_revisions"), first, second
+        )
+        sums = [
+            {
+                row["name"]: (row["rows"], row["total"])
+                for row in await connection.fetch(load_query("checksum_visible"), *pair)
+            }
+            # Each generation over the documents whose visible revision both share.
+            for pair in ((first, second), (second, first))
+        ]
     return [
         table
         for table in _list_tables("checksum_visible")

@@ -60,7 +60,8 @@ async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
     badly named file and for tables older than the first file, and DatabaseUnavailable.
     """
     migrations = read_migrations(folder)
-    async with _open_session(dsn) as connection:
+    settings = {"lock_timeout": "30s", "application_name": "anabranch migrate"}
+    async with open_session(dsn, **settings) as connection:
         # Polled: a call blocked in pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY
         # waits for snapshots.
         while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK_KEY):
@@ -73,14 +74,12 @@ async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
 
 
 @asynccontextmanager
-async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+async def open_session(dsn: str, **settings: str) -> AsyncIterator[asyncpg.Connection]:
+    # No pool: its set-up needs the vector extension, which the database may lack. No statement
+    # cache: plans from before a migration would refer to the old tables, and the DSN may point to a
+    # transaction pooler.
     with translate_database_errors():
-        connection = await asyncpg.connect(
-            dsn,
-            # Plans cached before a migration would refer to the old tables.
-            statement_cache_size=0,
-            server_settings={"lock_timeout": "30s", "application_name": "anabranch migrate"},
-        )
+        connection = await asyncpg.connect(dsn, statement_cache_size=0, server_settings=settings)
         try:
             yield connection
         finally:

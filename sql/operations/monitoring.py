@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,8 +15,7 @@ from schemas.errors import AnabranchError
 from schemas.ports.consumers import Pause
 from schemas.ports.stage_ports import ReportProgress
 from sql.database import PgStore, Pool, fetch_row, fetch_rows, load_query
-from sql.errors import translate_database_errors
-from sql.operations.migrate import read_migrations
+from sql.operations.migrate import open_session, read_migrations
 
 STATUS_TTL_S = 60.0
 """A status expires this long after its renewal, since a killed process cannot clear it."""
@@ -40,7 +38,7 @@ async def inspect_database(dsn: str) -> DatabaseState:
     """Return the versions of Postgres and pgvector, and pending migrations. Raises
     DatabaseUnavailable.
     """
-    async with _open_session(dsn) as connection:
+    async with open_session(dsn) as connection:
         vector = await connection.fetchval(load_query("vector_version"))
         rows = await _fetch_migration_status(connection)
         return DatabaseState(
@@ -52,7 +50,7 @@ async def inspect_database(dsn: str) -> DatabaseState:
 
 async def fetch_table_sizes(dsn: str) -> list[dict[str, Any]]:
     """Return the bytes and the estimated rows of each table. Raises DatabaseUnavailable."""
-    async with _open_session(dsn) as connection:
+    async with open_session(dsn) as connection:
         return [dict(row) for row in await connection.fetch(load_query("table_sizes"))]
 
 
@@ -76,7 +74,7 @@ async def fetch_direct_access(pool: Pool) -> DirectAccess:
 
 async def fetch_migration_status(dsn: str) -> list[dict[str, Any]]:
     """Return each migration file and when it was applied, or None. Raises DatabaseUnavailable."""
-    async with _open_session(dsn) as connection:
+    async with open_session(dsn) as connection:
         return await _fetch_migration_status(connection)
 
 
@@ -92,7 +90,7 @@ async def fetch_horizon_holder(dsn: str) -> dict[str, Any] | None:
     state, seconds, query`. A prepared transaction has no pid, and its name as query. Raises
     DatabaseUnavailable.
     """
-    async with _open_session(dsn) as connection:
+    async with open_session(dsn) as connection:
         row = await connection.fetchrow(load_query("horizon_holder"))
         return dict(row) if row else None
 
@@ -104,23 +102,11 @@ async def fetch_blocking_transactions(dsn: str, seconds: float) -> list[dict[str
     reads are blocked as well. A prepared transaction has no pid, and its name as query. Takes no
     table lock itself. Raises DatabaseUnavailable.
     """
-    async with _open_session(dsn) as connection:
+    async with open_session(dsn) as connection:
         return [
             dict(row)
             for row in await connection.fetch(load_query("blocking_transactions"), seconds)
         ]
-
-
-@asynccontextmanager
-async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    # No pool: its set-up needs the vector extension, which the database may lack. No statement
-    # cache: the DSN may point to a transaction pooler.
-    with translate_database_errors():
-        connection = await asyncpg.connect(dsn, statement_cache_size=0)
-        try:
-            yield connection
-        finally:
-            await connection.close()
 
 
 async def _fetch_migration_status(connection: asyncpg.Connection) -> list[dict[str, Any]]:

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import asyncpg
 import structlog
 
-from sql.database import Connection, Pool, load_query
-from sql.errors import translate_database_errors
+from sql.database import Connection, Pool, acquire, load_query
 
 log = structlog.get_logger(__name__)
 REWRITE_LIMIT_BYTES = 32 * 2**20
@@ -43,39 +42,37 @@ async def scrub_tables(pool: Pool, *, limit_bytes: int | None = REWRITE_LIMIT_BY
     Larger tables are only vacuumed; statistics are rewritten as well. Each table is locked while it
     is rewritten. Raises DatabaseUnavailable.
     """
-    with translate_database_errors():
-        async with pool.acquire() as connection:
-            inherited = [
-                row["name"] for row in await connection.fetch(load_query("inherited_statistics"))
+    async with acquire(pool) as connection:
+        inherited = [
+            row["name"] for row in await connection.fetch(load_query("inherited_statistics"))
+        ]
+        if await connection.fetchval(load_query("can_clear_statistics")):
+            await connection.execute(load_query("clear_statistics"))
+        # Best effort: VACUUM FULL copies deleted rows that an older snapshot may still see.
+        await _wait_for_snapshots(connection)
+        await connection.execute(f"set lock_timeout = '{LOCK_TIMEOUT_S}s'")
+        try:
+            rows = await connection.fetch(load_query("scrubbed_tables"))
+            remaining_tables = [
+                row["name"]
+                for row in rows
+                if not await _rewrite_table(
+                    connection, row["name"], limit_bytes is None or row["bytes"] <= limit_bytes
+                )
             ]
-            if await connection.fetchval(load_query("can_clear_statistics")):
-                await connection.execute(load_query("clear_statistics"))
-            # Best effort: VACUUM FULL copies deleted rows that an older snapshot may still see.
-            await _wait_for_snapshots(connection)
-            await connection.execute(f"set lock_timeout = '{LOCK_TIMEOUT_S}s'")
-            try:
-                rows = await connection.fetch(load_query("scrubbed_tables"))
-                remaining_tables = [
-                    row["name"]
-                    for row in rows
-                    if not await _rewrite_table(
-                        connection, row["name"], limit_bytes is None or row["bytes"] <= limit_bytes
-                    )
-                ]
-                for table in inherited:
-                    await connection.execute(f"analyze {table}")
-            finally:
-                # The pool does not reset its connections.
-                await connection.execute("reset lock_timeout")
-            return ScrubResult(tuple(remaining_tables), not await _remove_wal(connection))
+            for table in inherited:
+                await connection.execute(f"analyze {table}")
+        finally:
+            # The pool does not reset its connections.
+            await connection.execute("reset lock_timeout")
+        return ScrubResult(tuple(remaining_tables), not await _remove_wal(connection))
 
 
 async def vacuum_tables(pool: Pool, tables: Sequence[str]) -> None:
     """Vacuum and analyze tables, which removes deleted values from the statistics."""
-    with translate_database_errors():
-        async with pool.acquire() as connection:
-            for table in tables:
-                await connection.execute(f"vacuum (analyze) {table}")
+    async with acquire(pool) as connection:
+        for table in tables:
+            await connection.execute(f"vacuum (analyze) {table}")
 
 
 async def _rewrite_table(connection: Connection, table: str, small: bool) -> bool:

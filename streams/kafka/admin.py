@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import structlog
@@ -72,13 +73,8 @@ class KafkaAdmin:
             )
         )
         for name, future in futures.items():
-            try:
+            with _translate_errors(f"Deleting topic {name} failed", ignored=_UNKNOWN_CODES):
                 await asyncio.wrap_future(future)
-            except KafkaException as error:
-                if error.args[0].code() not in _UNKNOWN_CODES:
-                    raise translate_librdkafka_error(
-                        error, f"Deleting topic {name} failed"
-                    ) from error
         for _ in range(100):
             if not set(names) & (await self._fetch_partition_counts()).keys():
                 return
@@ -175,12 +171,8 @@ class KafkaAdmin:
     ) -> T:
         """Run a query of `streams.kafka.topic_config` on a topic."""
         client = await self._call(lambda client: client)
-        try:
+        with _translate_errors(f"Reading the settings of topic {topic} failed"):
             return await query(client, self._settings.topic_prefix + topic)
-        except KafkaException as error:
-            raise translate_librdkafka_error(
-                error, f"Reading the settings of topic {topic} failed"
-            ) from error
 
     async def fetch_grants(self) -> list[Grant] | None:
         """Return the cluster's access rules, or None if it has no authorizer.
@@ -188,25 +180,17 @@ class KafkaAdmin:
         Raises ConfigurationError with code KAFKA_DENIED if this principal may not read them.
         """
         client = await self._call(lambda client: client)
-        try:
+        with _translate_errors("Reading the cluster's access rules failed"):
             return await fetch_grants(client)
-        except KafkaException as error:
-            raise translate_librdkafka_error(
-                error, "Reading the cluster's access rules failed"
-            ) from error
 
     async def _check_clocks(self, partitions: Mapping[str, int]) -> None:
         client = await self._call(lambda client: client)
-        try:
+        with _translate_errors("Reading the settings of topics failed"):
             await check_timestamp_types(
                 client,
                 self._settings.bootstrap_servers,
                 [self._settings.topic_prefix + topic for topic in partitions],
             )
-        except KafkaException as error:
-            raise translate_librdkafka_error(
-                error, "Reading the settings of topics failed"
-            ) from error
 
     async def _fetch_partition_counts(self) -> dict[str, int]:
         metadata = await self._call(lambda client: client.list_topics(timeout=_TIMEOUT_S))
@@ -237,14 +221,10 @@ class KafkaAdmin:
             )
         )
         for name, future in futures.items():
-            try:
+            # Another process created it first.
+            ignored = (KafkaError.TOPIC_ALREADY_EXISTS,)
+            with _translate_errors(f"Creating topic {name} failed", ignored=ignored):
                 await asyncio.wrap_future(future)
-            except KafkaException as error:
-                # Another process created it first.
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise translate_librdkafka_error(
-                        error, f"Creating topic {name} failed"
-                    ) from error
         for _ in range(100):
             if await self._check_partition_counts(partitions) == set(partitions):
                 return
@@ -276,10 +256,8 @@ class KafkaAdmin:
                 requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
             )
         )
-        try:
+        with _translate_errors("Listing offsets failed"):
             results = await asyncio.gather(*map(asyncio.wrap_future, futures.values()))
-        except KafkaException as error:
-            raise translate_librdkafka_error(error, "Listing offsets failed") from error
         return {
             topic_partition.partition: result.offset
             for topic_partition, result in zip(futures, results, strict=True)
@@ -311,6 +289,15 @@ class KafkaAdmin:
 
     def close(self) -> None:
         self._client = None
+
+
+@contextmanager
+def _translate_errors(action: str, *, ignored: Collection[int] = ()) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        if error.args[0].code() not in ignored:
+            raise translate_librdkafka_error(error, action) from error
 
 
 def translate_librdkafka_error(error: KafkaException, action: str) -> AnabranchError:

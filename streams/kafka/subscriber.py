@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -13,11 +15,7 @@ from schemas.errors import LogUnavailable, TransientError
 from schemas.ports.consumers import NoOffsetStore, OffsetStore
 from schemas.ports.log import OpenSink, Subscription
 from streams.kafka.assignment import PartitionAssignment
-from streams.kafka.client import (
-    KafkaClientSettings,
-    install_log_filters,
-    translate_aiokafka_error,
-)
+from streams.kafka.client import KafkaClientSettings, install_log_filters, translate_aiokafka_error
 from streams.kafka.faust_app import FaustApp
 
 log = structlog.get_logger(__name__)
@@ -64,14 +62,10 @@ class FaustSubscriber:
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription:
         # On the cluster, groups carry the topic prefix too.
         prefix = self._settings.topic_prefix
-
-        def create_assignment() -> PartitionAssignment:
-            return PartitionAssignment(topic, open_sink, group, self._offset_store)
-
         return FaustSubscription(
             prefix + group,
             prefix + topic,
-            create_assignment,
+            partial(PartitionAssignment, topic, open_sink, group, self._offset_store),
             self.build_consumer_arguments(prefix + group),
         )
 
@@ -97,20 +91,14 @@ class FaustSubscriber:
         }
 
 
+@dataclass(frozen=True, slots=True)
 class FaustSubscription:
     """A `Subscription` on Kafka. Call `run` once at a time."""
 
-    def __init__(
-        self,
-        group: str,
-        cluster_topic: str,
-        create_assignment: Callable[[], PartitionAssignment],
-        consumer_arguments: dict[str, Any],
-    ) -> None:
-        self._group = group
-        self._cluster_topic = cluster_topic
-        self._create_assignment = create_assignment
-        self._consumer_arguments = consumer_arguments
+    _group: str
+    _cluster_topic: str
+    _create_assignment: Callable[[], PartitionAssignment]
+    _consumer_arguments: dict[str, Any]
 
     async def run(self) -> None:
         """See `Subscription.run`. Also raises errors of a sink, which are bugs."""

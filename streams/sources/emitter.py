@@ -196,12 +196,7 @@ def compute_next_emitted_state(
             previous is not None and previous.is_live and merged_row.mark >= previous.mark
         ):
             return _build_emitted_state(
-                previous,
-                merged_row.table,
-                merged_row.mark,
-                _compute_digest("gone"),
-                previous.external_id,
-                is_live=False,
+                previous, merged_row, fingerprint("gone"), previous.external_id, is_live=False
             )
     return None
 
@@ -211,65 +206,41 @@ def _compute_for_present_row(
 ) -> EmittedState | None:
     if not (document.text or document.base64):
         # A row without text is no document (yet): withdraw the previous one.
-        is_previous_live = previous is not None and previous.is_live and row.mark >= previous.mark
-        return (
-            _build_emitted_state(
-                previous,
-                row.table,
-                row.mark,
-                _compute_digest("empty"),
-                previous.external_id,
-                is_live=False,
-            )
-            if previous and is_previous_live
-            else None
+        if previous is None or not previous.is_live or row.mark < previous.mark:
+            return None
+        return _build_emitted_state(
+            previous, row, fingerprint("empty"), previous.external_id, is_live=False
         )
     # Tenant, collection and tags are part of it: if they change, all documents are sent again.
-    digest = _compute_digest("document", document, spec)
-    if previous is not None and row.mark < previous.mark:
-        return None
-    is_unchanged = (
-        previous is not None
-        and previous.is_live
-        and previous.digest == digest
-        # After a reset the event is sent again, so that later numbers of the new epoch win.
-        and previous.epoch == row.mark[0]
-    )
-    return (
-        None
-        if is_unchanged
-        else _build_emitted_state(
-            previous, row.table, row.mark, digest, document.external_id, is_live=True
-        )
-    )
-
-
-def _compute_digest(
-    kind: str, document: SourceDocument | None = None, spec: SourceSpec | None = None
-) -> str:
-    if document is None or spec is None:
-        return fingerprint(kind)
     fields = {name: getattr(document, name) for name in SourceDocument.__slots__}
-    return fingerprint(kind, fields, spec.tenant, spec.collection, spec.tags)
+    digest = fingerprint("document", fields, spec.tenant, spec.collection, spec.tags)
+    if previous is not None and (
+        row.mark < previous.mark
+        or (
+            previous.is_live
+            and previous.digest == digest
+            # After a reset the event is sent again, so that later numbers of the new epoch win.
+            and previous.epoch == row.mark[0]
+        )
+    ):
+        return None
+    return _build_emitted_state(previous, row, digest, document.external_id, is_live=True)
 
 
 def _build_emitted_state(
     previous: EmittedState | None,
-    table: str,
-    mark: SequenceMark,
+    row: PresentRow | AbsentRow,
     digest: str,
     external_id: str,
     *,
     is_live: bool,
 ) -> EmittedState:
     # A second event with the same mark is a correction of the first: `step` orders them.
-    step = previous.step + 1 if previous is not None and previous.mark == mark else 0
-    emitted_state = EmittedState(table, *mark, step, digest, external_id, is_live)
-    return (
-        emitted_state
-        if previous is None
-        else replace(emitted_state, released_ids=_compute_released_ids(previous, emitted_state))
-    )
+    step = previous.step + 1 if previous is not None and previous.mark == row.mark else 0
+    emitted_state = EmittedState(row.table, *row.mark, step, digest, external_id, is_live)
+    if previous is None:
+        return emitted_state
+    return replace(emitted_state, released_ids=_compute_released_ids(previous, emitted_state))
 
 
 def _compute_released_ids(

@@ -26,6 +26,7 @@ from watchfiles import watch
 
 from schemas.errors import ConfigurationError
 from schemas.file_names import is_skipped
+from streams.cloudevents import replace_surrogates
 
 log = structlog.get_logger(__name__)
 STEP_MS = 5
@@ -266,7 +267,7 @@ class FolderScanner:
             parent, _, filename = name.rpartition("/")
             if any(part.startswith(".") for part in name.split("/")):
                 continue
-            if (parent or ROOT) not in last_scan.folders or name != replace_undecodable(name):
+            if (parent or ROOT) not in last_scan.folders or name != replace_surrogates(name):
                 return None
             path = self.root / name
             try:
@@ -292,7 +293,7 @@ class FolderScanner:
         except FileNotFoundError:  # deleted during the scan
             return
         except OSError as error:
-            folder_scan.problems[replace_undecodable(name)] = error.strerror or str(error)
+            folder_scan.problems[replace_surrogates(name)] = error.strerror or str(error)
             return
         for entry in entries:
             if entry.name.startswith("."):
@@ -302,13 +303,13 @@ class FolderScanner:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                folder_scan.problems[replace_undecodable(prefix + entry.name)] = (
+                folder_scan.problems[replace_surrogates(prefix + entry.name)] = (
                     error.strerror or str(error)
                 )
 
     def _scan_entry(self, entry: os.DirEntry[str], name: str, folder_scan: FolderScan) -> None:
-        if name != replace_undecodable(name):
-            folder_scan.problems[replace_undecodable(name)] = "the name is not UTF-8"
+        if name != replace_surrogates(name):
+            folder_scan.problems[replace_surrogates(name)] = "the name is not UTF-8"
         elif entry.is_dir(follow_symlinks=False):
             self._scan_folder(Path(entry.path), f"{name}/", folder_scan)
         elif entry.is_file() and fnmatch(entry.name, self.glob):
@@ -342,8 +343,3 @@ class FolderScanner:
         ):
             return OUTSIDE_LINK
         return None
-
-
-def replace_undecodable(name: str) -> str:
-    """Replace the surrogates by which Python represents file names that are not UTF-8."""
-    return name.encode(errors="replace").decode()

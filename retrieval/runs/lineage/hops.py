@@ -248,11 +248,6 @@ def check_transcribed(
     )
 
 
-def check_text(evidence: BlobEvidence) -> Hop:
-    """Verify a transcript that is stored in a blob."""
-    return build_blob_hop("text", evidence, "the transcript, by its hash")
-
-
 def check_accepted(evidence: EventEvidence, row: RevisionLineage, cause: Event[Any] | None) -> Hop:
     data = evidence.event.data if evidence.event else None
     if not isinstance(data, DocumentAccepted):

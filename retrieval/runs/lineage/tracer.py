@@ -299,7 +299,8 @@ def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None)
         hops.check_received(evidence.received, evidence.row, accepted),
         hops.check_accepted(evidence.accepted, evidence.row, evidence.received.event),
     ]
-    document_hops += [hops.check_text(evidence.text_blob)] if evidence.text_blob else []
+    if blob := evidence.text_blob:
+        document_hops.append(hops.build_blob_hop("text", blob, "the transcript, by its hash"))
     if evidence.transcribed:
         part_position, event = evidence.transcribed
         document_hops.append(
