@@ -12,7 +12,6 @@ from uuid import UUID
 
 from processors import STAGES
 from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
-from schemas.generations import Generation
 from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.log import EventLog
 from schemas.replay_requests import (
@@ -25,7 +24,7 @@ from schemas.replay_requests import (
 from schemas.topics import Position, StoredRecord
 from services.replay.replay_worker import close_dead_letters, load_record_filter
 from services.storage import Storage
-from sql.index.generations import PgGenerations, no_live_generation_error, unknown_generation_error
+from sql.index.generations import PgGenerations
 from sql.operations.replays import OpenDeadLetter, PgReplays, Replay, ReplayCounts
 from streams.stage import Stage
 
@@ -106,7 +105,7 @@ class ReplayService:
         own_generation = await PgGenerations(self.storage.pool).fetch(dead_letter.generation)
         if own_generation is not None and own_generation.state != "dropped":
             return own_generation.name
-        live = await self._fetch_generation(None)
+        live = await PgGenerations(self.storage.pool).resolve(None)
         if dead_letter.position.topic in {
             live.topics.get(stage.topic, stage.topic)
             for stage in STAGES
@@ -140,7 +139,7 @@ class ReplayService:
         generation = (
             None
             if stage.serves_all_generations
-            else await self._fetch_generation(request.generation)
+            else await PgGenerations(self.storage.pool).resolve(request.generation)
         )
         topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
         # Fixed now: events that are appended later are not part of the replay.
@@ -239,17 +238,6 @@ class ReplayService:
                 remedy=NO_DEAD_LETTERS_REMEDY,
             )
         return dead_letters
-
-    async def _fetch_generation(self, name: str | None) -> Generation:
-        generations = PgGenerations(self.storage.pool)
-        if name is None:
-            if (live := await generations.fetch_live()) is None:
-                raise no_live_generation_error()
-            return live
-        named = await generations.fetch(name)
-        if named is None or named.state == "dropped":
-            raise unknown_generation_error(name)
-        return named
 
     def _build_replay(
         self,
