@@ -126,12 +126,11 @@ class IngestService:
         """
         caller = submission.caller
         if request.storage_key is not None and caller.readers is not None:
-            remedy = "Upload the file."
             raise Forbidden(
                 "Callers limited to readers may not use storage_key: it can name uploads of "
                 "other users.",
                 code="LIMITED_TO_READERS",
-                remedy=remedy,
+                remedy="Upload the file.",
             )
         # An upload was checked when it was staged.
         if upload is None:
@@ -489,8 +488,7 @@ async def _limit_time(timeout_s: float, retry_hint: str) -> AsyncIterator[None]:
         async with asyncio.timeout(timeout_s):
             yield
     except TimeoutError as error:
-        remedy = f"`anabranch doctor` says what is stuck; then {retry_hint}"
         raise LogUnavailable(
             f"Timed out after {timeout_s:g} s. The event may still have been written.",
-            remedy=remedy,
+            remedy=f"`anabranch doctor` says what is stuck; then {retry_hint}",
         ) from error

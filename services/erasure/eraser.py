@@ -151,22 +151,24 @@ class DocumentEraser:
         If the tenant's events are readable, every document gets a withdrawal, so that the log alone
         names the erased ones.
         """
-        is_readable = (
-            await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
-        )
-        orders = await (
-            tables.fetch_latest_orders(request.tenant, documents)
-            if is_readable
-            else tables.fetch_unwithdrawn_orders(request.tenant, documents)
+        fetch_orders = (
+            tables.fetch_latest_orders
+            if await self._was_readable(request)
+            else tables.fetch_unwithdrawn_orders
         )
         await withdraw_documents(
             self.storage,
             self.clock,
             request.tenant,
-            orders,
+            await fetch_orders(request.tenant, documents),
             event_prefix=f"erase/{request.receipt_id}",
             reason=f"{REASON_PREFIX}{request.receipt_id}",
         )
+
+    async def _was_readable(self, request: ErasureRequested) -> bool:
+        """Return whether events of the tenant are or were unencrypted."""
+        keystore = PgKeystore(self.storage.pool)
+        return await keystore.fetch_readable_since(request.tenant) is not None
 
     async def _destroy_keys(
         self, tables: PgErasure, request: ErasureRequested, subjects: Iterable[UUID]
@@ -204,9 +206,7 @@ class DocumentEraser:
         )
         await self._destroy_keys(tables, request, [*traces.runs, *traces.feedback])
         await tables.erase_citing_records(request.receipt_id, traces)
-        is_readable = (
-            await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
-        )
+        is_readable = await self._was_readable(request)
         uploads = await self.storage.blobs.list_blobs(f"uploads/{request.tenant}/")
         for batch in _split_batches(documents, DOCUMENTS_PER_BATCH):
             events = await tables.fetch_event_ids(batch, before=before)
