@@ -125,7 +125,7 @@ async def list_documents(
     limit: PageLimit = 50,
 ) -> Page[Document]:
     """List documents that match all given filters."""
-    items, next_cursor = await services.documents.find_documents(
+    page = await services.documents.find_documents(
         caller,
         external_id=external_id,
         collection=collection,
@@ -139,8 +139,8 @@ async def list_documents(
         after=after,
         limit=limit,
     )
-    await services.monitoring.explain_waiting(caller, *items)
-    return Page[Document].model_validate({"items": items, "next": next_cursor})
+    await services.monitoring.explain_waiting(caller, *page[0])
+    return Page[Document].of(*page)
 
 
 @router.get("/documents/{document}", operation_id="get_document", response_model_exclude_unset=True)
@@ -168,10 +168,8 @@ async def list_revisions(
     limit: PageLimit = 500,
 ) -> NumberedPage[Revision]:
     """List revisions, the newest first. `after` is a revision number."""
-    items, next_cursor = await services.documents.fetch_revisions(
-        caller, document, after=after, limit=limit
-    )
-    return NumberedPage[Revision].model_validate({"items": items, "next": next_cursor})
+    page = await services.documents.fetch_revisions(caller, document, after=after, limit=limit)
+    return NumberedPage[Revision].of(*page)
 
 
 @router.get(
@@ -186,10 +184,8 @@ async def list_chunks(
     limit: PageLimit = 50,
 ) -> NumberedPage[Chunk]:
     """List chunks in order of the text. `after` is an ordinal."""
-    items, next_cursor = await services.documents.fetch_chunks(
-        caller, document, after=after, limit=limit
-    )
-    return NumberedPage[Chunk].model_validate({"items": items, "next": next_cursor})
+    page = await services.documents.fetch_chunks(caller, document, after=after, limit=limit)
+    return NumberedPage[Chunk].of(*page)
 
 
 @router.get("/documents/{document}/entities", operation_id="list_document_entities")
@@ -202,10 +198,8 @@ async def list_document_entities(
     limit: PageLimit = 50,
 ) -> Page[DocumentEntity]:
     """List the entities that the visible revision mentions, the most frequent first."""
-    items, next_cursor = await services.documents.fetch_entities(
-        caller, document, after=after, limit=limit
-    )
-    return Page[DocumentEntity].model_validate({"items": items, "next": next_cursor})
+    page = await services.documents.fetch_entities(caller, document, after=after, limit=limit)
+    return Page[DocumentEntity].of(*page)
 
 
 @router.get(
