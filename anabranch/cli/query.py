@@ -16,9 +16,15 @@ from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import post
 from anabranch.cli.errors import OK, REFUSED, translate_phrases
-from anabranch.cli.options import QUERY_STAGES, REMOTE, RemoteOptions
+from anabranch.cli.options import (
+    QUERY_STAGES,
+    REMOTE,
+    RemoteOptions,
+    parse_channels,
+    parse_metadata,
+)
 from anabranch.cli.output import print_answer, print_json_line, print_stderr, to_single_line
-from schemas.errors import TransientError
+from schemas.errors import ConfigurationError, TransientError
 
 
 @Parameter(name="*")
@@ -89,7 +95,6 @@ class QueryOptions:
         Raises ConfigurationError for an unknown channel, for a profile or override without value,
         and for an override without section. The server checks their names and bounds.
         """
-        from anabranch.cli.options import parse_channels, parse_metadata
         from anabranch.config.loader import parse_assignments
 
         scalar_fields = {
@@ -121,7 +126,6 @@ class QueryOptions:
 
 def _parse_overrides(assignments: Sequence[str]) -> dict[str, Any]:
     from anabranch.config.loader import parse_assignments
-    from schemas.errors import ConfigurationError
 
     overrides = parse_assignments(assignments, "--override")
     for name, value in overrides.items():
@@ -217,8 +221,6 @@ def search(*text: str, options: QueryOptions = NO_OPTIONS, common: RemoteOptions
 
 def join_question(words: Sequence[str]) -> str:
     """Join the words. Raises ConfigurationError if there are none."""
-    from schemas.errors import ConfigurationError
-
     if not words:
         raise ConfigurationError(
             "No question was given.",
