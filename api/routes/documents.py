@@ -13,6 +13,7 @@ from api.operations import OperationRoute, operation
 from api.services import Caller, PageCursor, PageLimit, PageSort, RevisionNumber, ServicesDep
 from schemas.errors import NotFound, unknown_document_error
 from schemas.ingest import DocumentState
+from schemas.ports.engines import load_markdown
 from schemas.responses import (
     AcceptedChange,
     Document,
@@ -23,7 +24,7 @@ from schemas.responses import (
     ResponseModel,
     Time,
 )
-from schemas.values import Amendment, Span, Transcript
+from schemas.values import Amendment, Span
 
 router = APIRouter(route_class=OperationRoute, tags=["documents"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
@@ -219,11 +220,7 @@ async def get_markdown(
     text = await services.documents.fetch_text(caller, document, revision)
     if text is not None:
         # Long texts are stored as blobs.
-        body = (
-            text.markdown
-            if text.markdown is not None
-            else Transcript.decompress(await services.blobs.get(text.blob_key or "")).markdown
-        )
+        body = await load_markdown(text.markdown, text.blob_key, services.blobs)
     elif revision is not None:
         body = await services.lineage.tracer.read_text(caller, document, revision)
     else:

@@ -32,10 +32,9 @@ from retrieval.retriever import DryRun
 from schemas.errors import AnabranchError, InvalidRequest, TransientError
 from schemas.generations import Generation
 from schemas.judgements import GradedPassage
-from schemas.ports.engines import BlobStore
+from schemas.ports.engines import BlobStore, load_markdown
 from schemas.principals import Principal
 from schemas.questions import QueryRequest, SearchRequest
-from schemas.values import Transcript
 from services.query.retriever_pool import RetrieverPool
 from sql.catalog.runs import PgFeedback
 from sql.index.generations import PgGenerations, PgGenerationSummaries, unknown_generation_error
@@ -244,11 +243,7 @@ class GenerationComparer:
                 CandidateParent(parent.id, parent.char_start, parent.char_end)
                 for parent in await self.passages.fetch_parent_spans(generation.name, document.id)
             ]
-            text = (
-                document.markdown
-                if document.markdown is not None
-                else Transcript.decompress(await self.blobs.get(document.blob_key or "")).markdown
-            )
+            text = await load_markdown(document.markdown, document.blob_key, self.blobs)
             documents[document.id] = CandidateDocument(
                 document.id, document.revision, text, parents, has_judged_text
             )
