@@ -25,7 +25,7 @@ from schemas.topics import Position, StoredRecord
 from services.replay.replay_worker import close_dead_letters, load_record_filter
 from services.storage import Storage
 from sql.index.generations import PgGenerations
-from sql.operations.replays import OpenDeadLetter, PgReplays, Replay, ReplayCounts
+from sql.operations.replays import OpenDeadLetter, PgReplays, Replay
 from streams.stage import Stage
 
 NO_DEAD_LETTERS_REMEDY = "List open dead letters with GET /v1/dead-letters."
@@ -77,18 +77,17 @@ class ReplayService:
         if request.dry_run:
             return body
         for (stage, failed_generation), group_letters in groups.items():
-            replay_criteria = criteria | {"failed_in": failed_generation}
-            event_ids = tuple(dead_letter.event_id for dead_letter in group_letters)
             target = targets[stage, failed_generation]
             assert not isinstance(target, InvalidRequest)
-            replay = self._build_replay(
+            replay = Replay(
+                self.fresh_id(),
                 tenant,
                 "redrive",
                 stage,
                 target,
-                replay_criteria,
+                criteria | {"failed_in": failed_generation},
                 request.per_second,
-                dead_letter_ids=event_ids,
+                tuple(dead_letter.event_id for dead_letter in group_letters),
             )
             await PgReplays(self.storage.pool).insert(replay, len(group_letters))
             body["replays"].append(replay.id)
@@ -172,7 +171,8 @@ class ReplayService:
             return {**estimate, "replay_id": None, "events_chosen": count}
         if missing:
             raise build_not_retained_error(topic, missing, starts, ends)
-        replay = self._build_replay(
+        replay = Replay(
+            self.fresh_id(),
             tenant,
             "replay",
             stage.name,
@@ -238,35 +238,6 @@ class ReplayService:
                 remedy=NO_DEAD_LETTERS_REMEDY,
             )
         return dead_letters
-
-    def _build_replay(
-        self,
-        tenant: str,
-        kind: str,
-        stage: str,
-        generation: str | None,
-        criteria: Mapping[str, Any],
-        rate: float | None,
-        **range_fields: Any,
-    ) -> Replay:
-        fields: dict[str, Any] = {
-            "dead_letter_ids": None,
-            "topic": None,
-            "starts": {},
-            "ends": {},
-            "positions": {},
-        } | range_fields
-        return Replay(
-            id=self.fresh_id(),
-            tenant=tenant,
-            kind=kind,
-            stage=stage,
-            generation=generation,
-            selection=criteria,
-            per_second=rate,
-            counts=ReplayCounts(),
-            **fields,
-        )
 
 
 def resolve_offset_range(
