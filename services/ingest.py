@@ -361,9 +361,8 @@ class IngestService:
             return Content(storage_key=upload.key), upload.sha256
         payload = (request.text or "").encode()
         check_size(len(payload), self.max_bytes)
-        return Content(storage_key=submission.staging_prefix + sha256_hex(payload)), sha256_hex(
-            payload
-        )
+        sha256 = sha256_hex(payload)
+        return Content(storage_key=submission.staging_prefix + sha256), sha256
 
     async def _hash_stored_blob(self, tenant: str, key: str) -> str:
         check_storage_key(key, tenant)
@@ -389,21 +388,14 @@ class IngestService:
             or current.get("state") in ("withdrawn", "failed")
         ):
             return False
-        optional_fields = {
-            name: getattr(request, name)
+        names = ["collection", "tags", "metadata"] + [
+            name
             for name in ("title", "language", "document_date")
             if getattr(request, name) is not None
-        }
-        requested_fields = {
-            "collection": request.collection,
-            "tags": request.tags,
-            "metadata": request.metadata,
-            **optional_fields,
-        }
+        ]
         current_readers = normalize_readers(current.get("readers"))
-        requested_readers = normalize_readers(request.readers)
-        return current_readers == requested_readers and all(
-            current.get(name) == value for name, value in requested_fields.items()
+        return current_readers == normalize_readers(request.readers) and all(
+            current.get(name) == getattr(request, name) for name in names
         )
 
     async def _fetch_earlier_status(

@@ -109,9 +109,8 @@ class DocumentEraser:
         for generation in await PgGenerations(self.storage.pool).fetch_undropped():
             while await compact_lexical(self.storage.pool, generation.name, waits=True):
                 await asyncio.sleep(0)
-        await overwrite_destroyed_shares(
-            self.storage.pool, self.storage.key_file
-        )  # including those that a killed worker destroyed in the table only
+        # Including those that a killed worker destroyed in the table only.
+        await overwrite_destroyed_shares(self.storage.pool, self.storage.key_file)
         await self._scrub(tables, request)
 
     async def _run_round(
@@ -119,27 +118,18 @@ class DocumentEraser:
     ) -> None:
         # Withdrawn first, so that no query finds it while its data disappear.
         await self._withdraw(tables, request, documents)
-        await self._destroy_keys(
-            tables,
-            request,
-            [
-                *documents,
-                *await tables.fetch_event_ids(documents, before=await tables.fetch_time()),
-            ],
-        )
-        await asyncio.sleep(
-            CACHE_TTL_S + KEY_CACHE_MARGIN_S
-        )  # by then no process has the keys cached
+        events = await tables.fetch_event_ids(documents, before=await tables.fetch_time())
+        await self._destroy_keys(tables, request, [*documents, *events])
+        # By then no process has the keys cached.
+        await asyncio.sleep(CACHE_TTL_S + KEY_CACHE_MARGIN_S)
         drain_barrier = DrainBarrier(self.storage)
         # A build may take hours, so the data of serving generations are deleted before.
         if await drain_barrier.has_builds():
-            await self._delete_data(
-                tables, request, documents, await drain_barrier.wait_for_serving()
-            )
+            before = await drain_barrier.wait_for_serving()
+            await self._delete_data(tables, request, documents, before)
         before = await drain_barrier.wait_for_all()
-        await self._destroy_keys(
-            tables, request, documents
-        )  # events that were in `receive` got new keys
+        # Events that were in `receive` got new keys.
+        await self._destroy_keys(tables, request, documents)
         await self._delete_data(tables, request, documents, before)
         await tables.erase_late_jobs(documents, before=await drain_barrier.wait_for_all())
 
