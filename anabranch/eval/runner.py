@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,8 +35,7 @@ from schemas.channels import Channel
 from schemas.errors import FatalError, PermanentError
 from schemas.events import Content, DocumentFailed, DocumentReceived
 from schemas.ids import make_received_id, sha256_hex, upload_staging_prefix
-from schemas.ports.engines import BlobStore, LocalFile, load_markdown
-from schemas.ports.log import EventLog
+from schemas.ports.engines import LocalFile, load_markdown
 from schemas.principals import Principal
 from schemas.questions import Filters, QueryRequest, QueryResponse, SearchRequest
 from schemas.timestamps import utc_now
@@ -47,7 +46,6 @@ from services.storage import Storage
 from sql.catalog.documents import PgDocuments
 from sql.database import close_pool, open_pool
 from sql.index.search import PgSearch
-from streams.codec import Codec
 from streams.publisher import build_raw_record
 
 
@@ -127,11 +125,7 @@ class BulkDocument:
 class BulkProducer:
     """Producer of documents, whose ids become external ids."""
 
-    log: EventLog
-    blobs: BlobStore
-    codec: Codec
-    inline_bytes: int
-    check_worker: Callable[[], None]
+    stack: EphemeralStack
     failures: dict[str, DocumentFailed] = field(default_factory=dict)
 
     async def ingest(self, documents: Sequence[BulkDocument]) -> None:
@@ -143,11 +137,11 @@ class BulkProducer:
         next_offsets = {
             partition: next_offset
             for partition, (_, next_offset) in (
-                await self.log.fetch_offset_bounds(OUTCOMES)
+                await self.stack.storage.log.fetch_offset_bounds(OUTCOMES)
             ).items()
         }
         for first_index in range(0, len(documents), BATCH_SIZE):
-            await self.log.append(
+            await self.stack.storage.log.append(
                 [
                     await self._build_record(document)
                     for document in documents[first_index : first_index + BATCH_SIZE]
@@ -158,7 +152,7 @@ class BulkProducer:
     async def _build_record(self, document: BulkDocument) -> Record:
         is_text = isinstance(document.text, str)
         payload = document.text.encode() if isinstance(document.text, str) else document.text
-        if len(payload) <= self.inline_bytes:
+        if len(payload) <= self.stack.settings.ingest.inline_bytes:
             content = (
                 Content(text=document.text)
                 if isinstance(document.text, str)
@@ -169,7 +163,7 @@ class BulkProducer:
                 "default", make_received_id("default", BULK_SOURCE, document.id)
             ) + sha256_hex(payload)
             media_type = "text/markdown" if is_text else None
-            blob = await self.blobs.put(key, payload, media_type=media_type)
+            blob = await self.stack.storage.blobs.put(key, payload, media_type=media_type)
             content = Content(storage_key=blob.key)
         data = DocumentReceived(
             external_id=document.id,
@@ -180,16 +174,16 @@ class BulkProducer:
             content=content,
         )
         return await build_raw_record(
-            data, document.id, source=BULK_SOURCE, time=utc_now(), codec=self.codec
+            data, document.id, source=BULK_SOURCE, time=utc_now(), codec=self.stack.storage.codec
         )
 
     async def _wait_for_outcomes(self, pending_ids: set[str], next_offsets: dict[int, int]) -> None:
         while pending_ids:
             # Without a worker no outcome would ever arrive.
-            self.check_worker()
-            async for record in self.log.read(OUTCOMES, next_offsets):
+            self.stack.check_worker()
+            async for record in self.stack.storage.log.read(OUTCOMES, next_offsets):
                 next_offsets[record.position.partition] = record.position.offset + 1
-                data = getattr(await self.codec.decode(record), "data", None)
+                data = getattr(await self.stack.storage.codec.decode(record), "data", None)
                 if getattr(data, "source", None) != BULK_SOURCE:
                     continue
                 if isinstance(data, DocumentFailed) and data.event_id:
@@ -271,13 +265,7 @@ async def ingest_bulk(stack: EphemeralStack, documents: Sequence[BulkDocument]) 
 async def _ingest_until_idle(
     stack: EphemeralStack, documents: Sequence[BulkDocument]
 ) -> dict[str, DocumentFailed]:
-    producer = BulkProducer(
-        stack.storage.log,
-        stack.storage.blobs,
-        stack.storage.codec,
-        stack.settings.ingest.inline_bytes,
-        stack.check_worker,
-    )
+    producer = BulkProducer(stack)
     await producer.ingest(documents)
     raise_if_all_failed(producer, documents)
     # A document's outcome does not wait for its entities.
