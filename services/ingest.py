@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -277,17 +277,13 @@ class IngestService:
         await self._claim(job, data, has_idempotency_key=False)
         return await self._publish(job, data)
 
-    @asynccontextmanager
-    async def _order_requests(
+    def _order_requests(
         self, caller: Principal, document_id: UUID, readers: tuple[str, ...] | None
-    ) -> AsyncIterator[None]:
+    ) -> AbstractAsyncContextManager[object]:
         """Keep a limited caller's check and event together, and others' new readers out of it."""
-        async with AsyncExitStack() as stack:
-            if caller.readers is not None or readers is not None:
-                await stack.enter_async_context(
-                    self.jobs.lock(f"requests that change {document_id}")
-                )
-            yield
+        if caller.readers is None and readers is None:
+            return nullcontext()
+        return self.jobs.lock(f"requests that change {document_id}")
 
     async def _claim(self, job: IngestionJob, data: RequestData, has_idempotency_key: bool) -> None:
         """Claim the job of a request that others have to know before its event is processed.

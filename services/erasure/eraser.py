@@ -235,13 +235,9 @@ class DocumentEraser:
             await vacuum_tables(self.storage.pool, AFFECTED_TABLES)
             return
         scrub_result = await scrub_tables(self.storage.pool)
-        unscrubbed_tables = {
-            f"{UNSCRUBBED_PREFIX}{table}": 1 for table in scrub_result.remaining_tables
-        }
-        await tables.add_counts(
-            request.receipt_id,
-            {**unscrubbed_tables, WAL_MARKER: int(scrub_result.is_wal_remaining)},
-        )
+        counts = {f"{UNSCRUBBED_PREFIX}{table}": 1 for table in scrub_result.remaining_tables}
+        counts[WAL_MARKER] = int(scrub_result.is_wal_remaining)
+        await tables.add_counts(request.receipt_id, counts)
 
 
 def _split_batches(items: Sequence[T], max_size: int) -> Iterator[list[T]]:

@@ -115,27 +115,17 @@ class GenerationBuilder:
             )
 
     async def _run_build(self, build: GenerationBuild) -> None:
-        build_store = PgGenerationBuilds(self.build_pool)
+        build_store, name = PgGenerationBuilds(self.build_pool), build.generation.name
         try:
             # A session lock, which Postgres releases if this worker dies.
-            async with build_store.try_lock(build.generation.name) as is_owner:
+            async with build_store.try_lock(name) as is_owner:
                 if is_owner:
                     await self._build(build, build_store)
         except TransientError as error:
-            log.warning(
-                "build_postponed",
-                generation=build.generation.name,
-                code=error.code,
-                detail=error.detail,
-            )
+            log.warning("build_postponed", generation=name, code=error.code, detail=error.detail)
         except AnabranchError as error:
-            log.error(
-                "build_failed",
-                generation=build.generation.name,
-                code=error.code,
-                detail=error.detail,
-            )
-            await build_store.record_failure(build.generation.name, error)
+            log.error("build_failed", generation=name, code=error.code, detail=error.detail)
+            await build_store.record_failure(name, error)
 
     async def _build(self, build: GenerationBuild, build_store: PgGenerationBuilds) -> None:
         generation = build.generation
