@@ -239,16 +239,16 @@ class ConcurrencyLimitMiddleware:
         if scope["type"] != "http" or not scope["path"].startswith(LIMITED_PATHS):
             await self.app(scope, receive, send)
             return
-        address = normalize_address((scope.get("client") or ("",))[0])
+        address = normalize_address(_get_address(scope))
+        busy = ""
         if self.running_by_address.total() >= self.max_requests:
-            await _build_busy_problem(scope, f"{self.max_requests} requests are in progress.")(
-                scope, receive, send
-            )
-            return
-        if self.running_by_address[address] >= self.max_requests_per_address:
-            await _build_busy_problem(
-                scope, f"{self.max_requests_per_address} requests from {address} are in progress."
-            )(scope, receive, send)
+            busy = f"{self.max_requests} requests are in progress."
+        elif self.running_by_address[address] >= self.max_requests_per_address:
+            busy = f"{self.max_requests_per_address} requests from {address} are in progress."
+        if busy:
+            remedy = "Retry after the seconds given in Retry-After."
+            problem = build_problem(Request(scope), 503, "BUSY", busy, remedy)
+            await problem(scope, receive, send)
             return
         self.running_by_address[address] += 1
         try:
@@ -258,12 +258,6 @@ class ConcurrencyLimitMiddleware:
             # Counter keeps zeros, and so one entry for every address ever seen.
             if not self.running_by_address[address]:
                 del self.running_by_address[address]
-
-
-def _build_busy_problem(scope: Scope, detail: str) -> ASGIApp:
-    return build_problem(
-        Request(scope), 503, "BUSY", detail, "Retry after the seconds given in Retry-After."
-    )
 
 
 def normalize_address(host: str) -> str:
@@ -390,16 +384,17 @@ class AuthenticationMiddleware:
     def _build_refusal(
         self, scope: Scope, error: AnabranchError, credential: str | None
     ) -> ASGIApp:
-        if isinstance(error, Unauthenticated):
-            address = _get_address(scope)
-            wait_s = self.failures.get_wait_s(address)
+        is_unauthenticated, address = isinstance(error, Unauthenticated), _get_address(scope)
+        if is_unauthenticated or isinstance(error, Forbidden):
             log.warning(
-                "authentication_failed",
+                "authentication_failed" if is_unauthenticated else "access_denied",
                 address=address,
                 path=scope["path"],
                 request_id=scope.get("request_id"),
                 reason=error.detail,
             )
+        if is_unauthenticated:
+            wait_s = self.failures.get_wait_s(address)
             self.count_failure()
             if credential is not None:
                 # A revoked key must not keep its exemption from the limit.
@@ -407,14 +402,6 @@ class AuthenticationMiddleware:
                 self.failures.record_failure(address)
                 if wait_s is not None:
                     return _build_too_many_failures(scope, wait_s)
-        elif isinstance(error, Forbidden):
-            log.warning(
-                "access_denied",
-                address=_get_address(scope),
-                path=scope["path"],
-                request_id=scope.get("request_id"),
-                reason=error.detail,
-            )
         return build_error_problem(Request(scope), error)
 
     def _wrap_receive(

@@ -228,12 +228,11 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
         return build_error_problem(
             request, invalid_json(str(error.body), errors[0]["loc"][-1], errors[0]["ctx"]["error"])
         )
-    detail = format_invalid_fields(errors)
     return build_problem(
         request,
         422,
         "INVALID_REQUEST",
-        detail,
+        format_invalid_fields(errors),
         MISSING_CONTENT_TYPE_REMEDY if isinstance(error.body, bytes) else format_remedy(errors),
     )
 

@@ -51,11 +51,6 @@ RunQuery = Callable[[OnProgress], Awaitable[QueryResponse]]
 MessageT = TypeVar("MessageT")
 
 
-def stream_answer(request: Request, run_query: RunQuery) -> StreamingResponse:
-    """Run the query and stream its progress and answer. Closing the connection cancels it."""
-    return stream_events(_generate_events(request, run_query))
-
-
 async def stream_messages(
     messages: AsyncGenerator[MessageT, None], format_message: Callable[[MessageT], bytes]
 ) -> StreamingResponse:
@@ -84,7 +79,8 @@ def stream_events(events: AsyncIterator[bytes]) -> StreamingResponse:
     )
 
 
-async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterator[bytes]:
+async def answer_events(request: Request, run_query: RunQuery) -> AsyncIterator[bytes]:
+    """Run the query, and yield its progress and answer. Closing the generator cancels it."""
     yield format_event("{}", event="started")
     async with aclosing(follow_query(run_query)) as steps:
         async for progress in steps:

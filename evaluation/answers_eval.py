@@ -335,9 +335,7 @@ def compute_measures(scored: Sequence[ScoredAnswer]) -> dict[str, float | None]:
         measures["lead_right"] = fmean(item.lead_right for item in answerable)
         for name in _SHARES_OF_GIVEN:
             measures[name] = _mean_or_none([getattr(item, name) for item in given])
-        measures["marked_right"] = _mean_or_none(
-            [item.is_marked_right for item in given if item.is_marked_right is not None]
-        )
+        measures["marked_right"] = _mean_or_none([item.is_marked_right for item in given])
         measures["citation_precision"] = _mean_or_none([item.citation_precision for item in given])
         measures["spans_cited"] = _mean_or_none(
             [item.spans_cited for item in answerable if item.question.spans]
@@ -354,19 +352,16 @@ def compute_measures(scored: Sequence[ScoredAnswer]) -> dict[str, float | None]:
             ]
         )
         measures["balanced"] = ((measures["right"] or 0.0) + refused) / 2
-    measures["routing_accuracy"] = _mean_or_none(
-        [item.is_routed_right for item in scored if item.is_routed_right is not None]
-    )
-    measures["faithfulness"] = _mean_or_none(
-        [item.is_faithful for item in scored if item.is_faithful is not None]
-    )
+    measures["routing_accuracy"] = _mean_or_none([item.is_routed_right for item in scored])
+    measures["faithfulness"] = _mean_or_none([item.is_faithful for item in scored])
     measures["confidence_auc_answerable"] = compute_confidence_auc(answerable)
     measures["confidence_auc_all"] = compute_confidence_auc(scored)
     return measures
 
 
-def _mean_or_none(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+def _mean_or_none(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def compute_confidence_auc(scored: Sequence[ScoredAnswer]) -> float | None:

@@ -146,21 +146,15 @@ def _neighbor_at(rows: int, columns: int) -> FindNeighbors:
     return find
 
 
-def _cells_above(grid: Grid, row: int, column: int) -> Iterator[str]:
-    return (grid[row_above][column] for row_above in range(row) if column < len(grid[row_above]))
-
-
-def _cells_left_of(grid: Grid, row: int, column: int) -> Iterator[str]:
-    return iter(grid[row][:column])
-
-
 NEIGHBORS: Mapping[str, FindNeighbors] = {
     "up": _neighbor_at(-1, 0),
     "down": _neighbor_at(1, 0),
     "left": _neighbor_at(0, -1),
     "right": _neighbor_at(0, 1),
-    "top_heading": _cells_above,
-    "left_heading": _cells_left_of,
+    "top_heading": lambda grid, row, column: (
+        cells[column] for cells in grid[:row] if column < len(cells)
+    ),
+    "left_heading": lambda grid, row, column: iter(grid[row][:column]),
 }
 
 

@@ -170,7 +170,7 @@ def _sum_discounted(gains: Iterable[int]) -> float:
     return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
 
-SAMPLES = 10_000
+SAMPLES, LEVEL = 10_000, 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,19 +183,17 @@ class Interval:
     queries: int
 
 
-def paired_interval(
-    a: Mapping[str, float], b: Mapping[str, float], *, level: float = 0.95, seed: int = 0
-) -> Interval:
-    """Return the interval of the difference. Raises ValueError if the runs share no query."""
+def paired_interval(a: Mapping[str, float], b: Mapping[str, float]) -> Interval:
+    """Return the 95 % interval of the difference. Raises ValueError if the runs share no query."""
     # Sorted, so that the samples do not depend on the order of the runs.
     shared_queries = sorted(a.keys() & b.keys())
     if not shared_queries:
         raise ValueError("the two runs share no query")
     differences = np.array([b[query] - a[query] for query in shared_queries])
     # A fixed seed, so that the same comparison always passes or fails the same gate.
-    sample_indexes = np.random.default_rng(seed).integers(
+    sample_indexes = np.random.default_rng(0).integers(
         0, len(shared_queries), (SAMPLES, len(shared_queries)), dtype=np.int32
     )
     means = differences[sample_indexes].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(differences.mean()), float(low), float(high), len(shared_queries))

@@ -16,6 +16,13 @@ THREADLESS_BYTES = 64 * 1024
 IdPart = str | bytes | int | UUID | None | Sequence["IdPart"]
 
 
+def parse_uuid(text: str | None) -> UUID | None:
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        return None
+
+
 def _encode(part: IdPart) -> bytes:
     # The common types first: an event has a dozen of these parts.
     if isinstance(part, str):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from uuid import UUID
 
 from pydantic import ConfigDict, Field, WithJsonSchema
@@ -38,12 +39,20 @@ class Page(ResponseModel, Generic[Item]):
     items: list[Item]
     next: str | None = Field(description="`after` of the next page; null on the last one.")
 
+    @classmethod
+    def of(cls, items: Sequence[object], next_cursor: str | None = None) -> Self:
+        return cls.model_validate({"items": items, "next": next_cursor})
+
 
 class NumberedPage(ResponseModel, Generic[Item]):
     """A page of a list that is ordered by a number."""
 
     items: list[Item]
     next: int | None = Field(description="`after` of the next page; null on the last one.")
+
+    @classmethod
+    def of(cls, items: Sequence[object], next_cursor: int | None) -> Self:
+        return cls.model_validate({"items": items, "next": next_cursor})
 
 
 class AcceptedChange(ResponseModel):

@@ -75,11 +75,8 @@ class CollectionService:
         if not await self.tables.fetch_deletable(caller.tenant, name, None):
             collection = await self.get_collection(caller, name)
             deletion = collection["deletion"]
-            if (
-                all(collection[field] is None for field in SETTINGS)
-                and deletion is not None
-                and deletion["state"] == "done"
-            ):
+            is_unset = all(collection[field] is None for field in SETTINGS)
+            if is_unset and deletion is not None and deletion["state"] == "done":
                 return UUID(str(deletion["deletion_id"]))
         request = CollectionDeletionRequested(
             deletion_id=self.publisher.fresh_id(),

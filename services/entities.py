@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from schemas.entities import MAX_ALIASES, EntityAmendment
 from schemas.errors import InvalidRequest, unknown_resource_error
 from schemas.events import EntityAmended, EntityMerged, EntityRetyped, EntitySplit
+from schemas.ids import parse_uuid
 from schemas.principals import Principal
 from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
 from services.publishing import EventPublisher
@@ -96,10 +97,7 @@ class EntityService:
         event = EntityMerged(
             tenant=caller.tenant, entity_id=entity_id, into=into, into_type=_get_stated_type(whole)
         )
-
-        async def is_projected() -> bool:
-            return await self._has_correction(caller, entity_id, "parent_id", into)
-
+        is_projected = partial(self._has_correction, caller, entity_id, "parent_id", into)
         return await self._publish(caller, [event], is_projected, into)
 
     async def split_entity(self, caller: Principal, entity_id: UUID, part: str) -> Details:
@@ -107,14 +105,11 @@ class EntityService:
         entity = await self._fetch_entity(caller, entity_id)
         part_id = await self._find_part(caller, entity, part)
         event = EntitySplit(tenant=caller.tenant, entity_id=part_id)
-
-        async def is_projected() -> bool:
-            return await self._has_correction(caller, part_id, "parent_id", None)
-
+        is_projected = partial(self._has_correction, caller, part_id, "parent_id", None)
         return await self._publish(caller, [event], is_projected, part_id)
 
     async def _find_part(self, caller: Principal, entity: Details, part: str) -> UUID:
-        part_id = _parse_id(part)
+        part_id = parse_uuid(part)
         if part_id is not None and part_id != entity["id"]:
             # Not among the parts: those are limited.
             whole = await self.tables.get_entity(caller, part_id)
@@ -183,12 +178,6 @@ class EntityService:
                 "entity", entity_id, "List entities with GET /v1/entities."
             )
         return entity
-
-
-def _parse_id(text: str) -> UUID | None:
-    with suppress(ValueError):
-        return UUID(text)
-    return None
 
 
 def _get_stated_type(entity: Details) -> str:

@@ -15,6 +15,7 @@ from schemas.events import FactApproved, FactProposed, FactRejected
 from schemas.facts import Fact, FactReceipt, FactRequest, FactStatus
 from schemas.ids import content_id
 from schemas.principals import Principal
+from services.generations.decisions import wait_until_projected
 from services.publishing import EventPublisher
 from sql.catalog.facts import PgFacts
 
@@ -124,7 +125,14 @@ class FactService:
             decided_at=self.publisher.clock(),
         )
         await self._publish(decision)
-        return await self._await_decision(caller, fact_id, status)
+
+        # So that the next answer knows of it.
+        async def is_projected() -> bool:
+            fact = await self.facts.find(caller, fact_id)
+            return fact is not None and fact.status == status
+
+        is_applied = await wait_until_projected(is_projected, timeout_s=self.decision_wait_s)
+        return FactReceipt(fact_id=fact_id, status="applied" if is_applied else "accepted")
 
     async def _await_fact(self, caller: Principal, fact_id: UUID) -> Fact:
         """Return the fact; wait for one whose event is on its way."""
@@ -135,19 +143,6 @@ class FactService:
                 raise _unknown_fact_error(fact_id)
             await asyncio.sleep(FACT_WAIT_S / 20)
         return fact
-
-    async def _await_decision(
-        self, caller: Principal, fact_id: UUID, status: FactStatus
-    ) -> FactReceipt:
-        """Wait until the tables show the status, so that the next answer knows of it."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.decision_wait_s
-        while loop.time() < deadline:
-            fact = await self.facts.find(caller, fact_id)
-            if fact is not None and fact.status == status:
-                return FactReceipt(fact_id=fact_id, status="applied")
-            await asyncio.sleep(FACT_WAIT_S / 40)
-        return FactReceipt(fact_id=fact_id)
 
     async def _publish(self, data: FactProposed | FactApproved | FactRejected) -> None:
         event_id = content_id("event", data.name, self.publisher.fresh_id())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -126,12 +126,11 @@ class IngestService:
         """
         caller = submission.caller
         if request.storage_key is not None and caller.readers is not None:
-            remedy = "Upload the file."
             raise Forbidden(
                 "Callers limited to readers may not use storage_key: it can name uploads of "
                 "other users.",
                 code="LIMITED_TO_READERS",
-                remedy=remedy,
+                remedy="Upload the file.",
             )
         # An upload was checked when it was staged.
         if upload is None:
@@ -278,17 +277,13 @@ class IngestService:
         await self._claim(job, data, has_idempotency_key=False)
         return await self._publish(job, data)
 
-    @asynccontextmanager
-    async def _order_requests(
+    def _order_requests(
         self, caller: Principal, document_id: UUID, readers: tuple[str, ...] | None
-    ) -> AsyncIterator[None]:
+    ) -> AbstractAsyncContextManager[object]:
         """Keep a limited caller's check and event together, and others' new readers out of it."""
-        async with AsyncExitStack() as stack:
-            if caller.readers is not None or readers is not None:
-                await stack.enter_async_context(
-                    self.jobs.lock(f"requests that change {document_id}")
-                )
-            yield
+        if caller.readers is None and readers is None:
+            return nullcontext()
+        return self.jobs.lock(f"requests that change {document_id}")
 
     async def _claim(self, job: IngestionJob, data: RequestData, has_idempotency_key: bool) -> None:
         """Claim the job of a request that others have to know before its event is processed.
@@ -362,9 +357,8 @@ class IngestService:
             return Content(storage_key=upload.key), upload.sha256
         payload = (request.text or "").encode()
         check_size(len(payload), self.max_bytes)
-        return Content(storage_key=submission.staging_prefix + sha256_hex(payload)), sha256_hex(
-            payload
-        )
+        sha256 = sha256_hex(payload)
+        return Content(storage_key=submission.staging_prefix + sha256), sha256
 
     async def _hash_stored_blob(self, tenant: str, key: str) -> str:
         check_storage_key(key, tenant)
@@ -390,21 +384,14 @@ class IngestService:
             or current.get("state") in ("withdrawn", "failed")
         ):
             return False
-        optional_fields = {
-            name: getattr(request, name)
+        names = ["collection", "tags", "metadata"] + [
+            name
             for name in ("title", "language", "document_date")
             if getattr(request, name) is not None
-        }
-        requested_fields = {
-            "collection": request.collection,
-            "tags": request.tags,
-            "metadata": request.metadata,
-            **optional_fields,
-        }
+        ]
         current_readers = normalize_readers(current.get("readers"))
-        requested_readers = normalize_readers(request.readers)
-        return current_readers == requested_readers and all(
-            current.get(name) == value for name, value in requested_fields.items()
+        return current_readers == normalize_readers(request.readers) and all(
+            current.get(name) == getattr(request, name) for name in names
         )
 
     async def _fetch_earlier_status(
@@ -489,8 +476,7 @@ async def _limit_time(timeout_s: float, retry_hint: str) -> AsyncIterator[None]:
         async with asyncio.timeout(timeout_s):
             yield
     except TimeoutError as error:
-        remedy = f"`anabranch doctor` says what is stuck; then {retry_hint}"
         raise LogUnavailable(
             f"Timed out after {timeout_s:g} s. The event may still have been written.",
-            remedy=remedy,
+            remedy=f"`anabranch doctor` says what is stuck; then {retry_hint}",
         ) from error

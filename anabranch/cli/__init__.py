@@ -165,15 +165,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not isinstance(reason, BrokenPipeError) or isinstance(reason.__context__, CycloptsError):
             raise
         return 0
-    except AnabranchError as error:
-        _print_error(error)
-        return to_exit_code(error)
-    except ExceptionGroup as group:
-        # A task group wraps the error that stopped it.
-        own_error = _find_own_error(group)
+    except (AnabranchError, ExceptionGroup) as raised:
+        own_error = _find_own_error(raised)
         if own_error is None:
             raise
-        _print_error(own_error)
+        print(f"error: {own_error.detail} [{own_error.code}]", file=sys.stderr)
+        if own_error.remedy:
+            print(f"  → {own_error.remedy}", file=sys.stderr)
         return to_exit_code(own_error)
 
 
@@ -189,14 +187,8 @@ def _make_color_consoles() -> dict[str, Any]:
     }
 
 
-def _print_error(error: AnabranchError) -> None:
-    print(f"error: {error.detail} [{error.code}]", file=sys.stderr)
-    if error.remedy:
-        print(f"  → {error.remedy}", file=sys.stderr)
-
-
-def _find_own_error(group: ExceptionGroup[Exception]) -> AnabranchError | None:
-    error: Exception | None = group
+def _find_own_error(error: Exception | None) -> AnabranchError | None:
+    # A task group wraps the error that stopped it.
     while isinstance(error, ExceptionGroup):
         own_errors, _ = error.split(AnabranchError)
         error = own_errors.exceptions[0] if own_errors else None

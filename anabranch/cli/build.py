@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -192,14 +193,10 @@ async def _wait_for_build(
 
 
 def _to_rebuild_report(build: dict[str, Any]) -> dict[str, Any]:
-    from datetime import datetime
-
-    seconds = round(
-        (
-            datetime.fromisoformat(build["built_at"]) - datetime.fromisoformat(build["started_at"])
-        ).total_seconds(),
-        2,
+    started_at, built_at = (
+        datetime.fromisoformat(build[name]) for name in ("started_at", "built_at")
     )
+    seconds = round((built_at - started_at).total_seconds(), 2)
     return {
         "generation": build["generation"],
         "events": build["events"],

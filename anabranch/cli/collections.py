@@ -85,7 +85,10 @@ def configure(
         changes["chunking"] = chunking
     if types is not None:
         names = {"entities": types, "relations": relations, "properties": properties}
-        changes["extract"] = {field: _split(text) for field, text in names.items()}
+        changes["extract"] = {
+            field: [part.strip() for part in text.split(",") if part.strip()]
+            for field, text in names.items()
+        }
     elif relations or properties:
         raise InvalidRequest(
             "--relations and --properties need --types.", remedy="Name the types of entities too."
@@ -93,10 +96,6 @@ def configure(
     if not changes:
         raise InvalidRequest("Nothing to configure.", remedy="Give --chunking, --types or --unset.")
     return _configure(name, changes, common)
-
-
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _configure(name: str, changes: dict[str, Any], common: RemoteOptions) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
@@ -27,13 +26,11 @@ def migrate(*, dry_run: bool = False, common: LocalOptions = LOCAL) -> int:
     Args:
         dry_run: List pending migrations without applying them.
     """
-    from anabranch.cli.database import open_command_database
     from sql.operations.migrate import migrate as apply_migrations
     from sql.operations.monitoring import list_pending_migrations
 
-    database = open_command_database(common.load_settings(), may_create=not dry_run)
     work = list_pending_migrations if dry_run else apply_migrations
-    files = asyncio.run(_run_with_database(database, work))
+    files = _run_with_database(common, work, may_create=not dry_run)
     key = "pending" if dry_run else "applied"
     return common.show({key: files}, lambda: print("\n".join(files) if files else "nothing to do"))
 
@@ -41,12 +38,9 @@ def migrate(*, dry_run: bool = False, common: LocalOptions = LOCAL) -> int:
 @app.command
 def status(*, common: LocalOptions = LOCAL) -> int:
     """List migrations with the time at which they were applied."""
-    from anabranch.cli.database import open_command_database
     from sql.operations.monitoring import fetch_migration_status
 
-    rows = asyncio.run(
-        _run_with_database(open_command_database(common.load_settings()), fetch_migration_status)
-    )
+    rows = _run_with_database(common, fetch_migration_status)
     columns: tuple[Column, ...] = (
         "file",
         ("applied_at", lambda row: row["applied_at"] or "pending"),
@@ -122,7 +116,6 @@ def scrub(*, common: LocalOptions = LOCAL) -> int:
 def _run_with_pool(
     common: LocalOptions, work: Callable[[Pool], Awaitable[T]], *, size: int = 1
 ) -> T:
-    from anabranch.cli.database import open_command_database
     from sql.database import close_pool, open_pool
 
     async def run(dsn: str) -> T:
@@ -132,11 +125,16 @@ def _run_with_pool(
         finally:
             await close_pool(pool)
 
-    return asyncio.run(_run_with_database(open_command_database(common.load_settings()), run))
+    return _run_with_database(common, run)
 
 
-async def _run_with_database(
-    address: AbstractAsyncContextManager[str], work: Callable[[str], Awaitable[T]]
+def _run_with_database(
+    common: LocalOptions, work: Callable[[str], Awaitable[T]], *, may_create: bool = False
 ) -> T:
-    async with address as dsn:
-        return await work(dsn)
+    from anabranch.cli.database import open_command_database
+
+    async def run() -> T:
+        async with open_command_database(common.load_settings(), may_create=may_create) as dsn:
+            return await work(dsn)
+
+    return asyncio.run(run())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from anabranch.cli.api_calls import LONG_TIMEOUT_S, post
+from anabranch.cli.api_calls import LONG_TIMEOUT_S, format_time, get, post
 from anabranch.cli.options import (
     JUDGEMENT_STAGES,
     LOCAL,
@@ -203,7 +203,6 @@ def export(
         since: Start of the period (UTC unless it has a zone).
         until: End of the period (UTC unless it has a zone).
     """
-    from anabranch.cli.api_calls import format_time, get
     from evaluation.judgements import write_judgement_export
 
     period = {"since": format_time(since), "until": format_time(until)}

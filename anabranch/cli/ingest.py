@@ -20,6 +20,7 @@ from anabranch.cli.output import (
     resume_hint,
     to_single_line,
 )
+from schemas.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from anabranch.cli.ingest_batch import IngestBatch, IngestItem
@@ -85,21 +86,17 @@ def ingest(
     )
     report = asyncio.run(_run_batch(batch, common))
     is_json = common.print_if_json(report | {"skipped": skipped})
-    _print_errors(items)  # also with --quiet
+    for item in items:
+        if item.error:  # also with --quiet
+            print_stderr(f"error: {item.path}: {item.error['detail']} [{item.error['code']}]")
+            if item.error.get("remedy"):
+                print_stderr(f"  → {item.error['remedy']}")
     if not is_json:
         common.print_note(format_summary(items))
     if wait and any(not item.is_finished for item in items):
         print_stderr(_TIMED_OUT.format(timeout))
         return FAILED
     return PARTIAL_FAILURE if report["counts"]["failed"] else OK
-
-
-def _print_errors(items: Sequence[IngestItem]) -> None:
-    for item in items:
-        if item.error:
-            print_stderr(f"error: {item.path}: {item.error['detail']} [{item.error['code']}]")
-            if item.error.get("remedy"):
-                print_stderr(f"  → {item.error['remedy']}")
 
 
 async def _run_batch(batch: IngestBatch, common: RemoteOptions) -> dict[str, Any]:
@@ -159,8 +156,6 @@ def format_summary(items: Sequence[IngestItem]) -> str:
 
 def parse_duration_s(text: str) -> float:
     """Parse `90s`, `10m`, `2h`, or a number of seconds. Raises ConfigurationError."""
-    from schemas.errors import ConfigurationError
-
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
     if match is None:
         raise ConfigurationError(

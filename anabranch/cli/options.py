@@ -24,12 +24,11 @@ from anabranch.cli.output import (
     print_stderr,
     print_table,
 )
-from schemas.errors import ConfigurationError
+from schemas.errors import ConfigurationError, InvalidRequest
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from schemas.channels import Channel
-    from schemas.errors import InvalidRequest
 
 CollectionName = Annotated[str, Parameter(help="Collection name.")]
 Yes = Annotated[bool, Parameter(help="Skip the confirmation prompt.")]
@@ -188,8 +187,6 @@ class LocalOptions(CommonOptions):
 
     def load_settings(self, *extra_sets: str) -> Settings:
         """Load the settings. Raises ConfigurationError, also if --server is given."""
-        from schemas.errors import ConfigurationError
-
         if self.server:
             raise ConfigurationError(
                 "This command does not work over HTTP, but --server or ANABRANCH_SERVER is "
@@ -258,8 +255,6 @@ FIRST_PAGE, FIRST_SORTED_PAGE = PageOptions(), SortedPageOptions()
 
 def make_conflict_error(first_option: str, second_option: str) -> InvalidRequest:
     """Return the error for two options that contradict each other."""
-    from schemas.errors import InvalidRequest
-
     return InvalidRequest(
         f"{first_option} and {second_option} cannot be combined.", remedy="Use only one of them."
     )

@@ -16,7 +16,13 @@ from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import post
 from anabranch.cli.errors import OK, REFUSED, translate_phrases
-from anabranch.cli.options import QUERY_STAGES, REMOTE, RemoteOptions
+from anabranch.cli.options import (
+    QUERY_STAGES,
+    REMOTE,
+    RemoteOptions,
+    parse_channels,
+    parse_metadata,
+)
 from anabranch.cli.output import (
     MIN_WIDTH,
     print_answer,
@@ -25,7 +31,7 @@ from anabranch.cli.output import (
     to_single_line,
     wrap_text,
 )
-from schemas.errors import TransientError
+from schemas.errors import ConfigurationError, TransientError
 
 
 @Parameter(name="*")
@@ -96,7 +102,6 @@ class QueryOptions:
         Raises ConfigurationError for an unknown channel, for a profile or override without value,
         and for an override without section. The server checks their names and bounds.
         """
-        from anabranch.cli.options import parse_channels, parse_metadata
         from anabranch.config.loader import parse_assignments
 
         scalar_fields = {
@@ -128,7 +133,6 @@ class QueryOptions:
 
 def _parse_overrides(assignments: Sequence[str]) -> dict[str, Any]:
     from anabranch.config.loader import parse_assignments
-    from schemas.errors import ConfigurationError
 
     overrides = parse_assignments(assignments, "--override")
     for name, value in overrides.items():
@@ -224,8 +228,6 @@ def search(*text: str, options: QueryOptions = NO_OPTIONS, common: RemoteOptions
 
 def join_question(words: Sequence[str]) -> str:
     """Join the words. Raises ConfigurationError if there are none."""
-    from schemas.errors import ConfigurationError
-
     if not words:
         raise ConfigurationError(
             "No question was given.",

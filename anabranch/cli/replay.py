@@ -157,25 +157,24 @@ def watch(replay: ReplayId, /, *, common: RemoteOptions = REMOTE) -> int:
 @app.command
 def pause(replay: ReplayId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Pause a replay."""
-    return _print_replay(
-        post_by_name(REPLAYS, replay, "/pause", {}, common, stages=("all",)), common
-    )
+    return _change_replay(replay, "/pause", common)
 
 
 @app.command
 def resume(replay: ReplayId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Resume a paused or failed replay."""
-    return _print_replay(
-        post_by_name(REPLAYS, replay, "/resume", {}, common, stages=("all",)), common
-    )
+    return _change_replay(replay, "/resume", common)
 
 
 @app.command
 def cancel(replay: ReplayId, /, *, common: RemoteOptions = REMOTE) -> int:
     """Cancel a replay. Events that it has replayed stay."""
-    return _print_replay(
-        post_by_name(REPLAYS, replay, "/cancel", {}, common, stages=("all",)), common
-    )
+    return _change_replay(replay, "/cancel", common)
+
+
+def _change_replay(replay: str, path: str, common: RemoteOptions) -> int:
+    snapshot = post_by_name(REPLAYS, replay, path, {}, common, stages=("all",))
+    return _print_replay(snapshot, common)
 
 
 def to_replay_exit_code(replays: Sequence[dict[str, Any]]) -> int:

@@ -23,6 +23,7 @@ from anabranch.cli.options import (
     make_group,
 )
 from anabranch.cli.output import print_json_line
+from schemas.errors import TransientError
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
@@ -244,7 +245,6 @@ async def _run_with_storage(
 ) -> T:
     from anabranch.cli.database import open_command_database
     from anabranch.composition.storage import prepare_storage
-    from schemas.errors import TransientError
     from services.monitoring.lag_diagnosis import add_lock_holder
 
     settings = common.load_settings()

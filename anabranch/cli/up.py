@@ -17,7 +17,8 @@ from cyclopts import Parameter
 
 from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.options import COMMON, LOCAL, CommonOptions, LocalOptions, Yes
-from anabranch.cli.output import print_stderr
+from anabranch.cli.output import confirm, print_stderr
+from schemas.errors import AnabranchError, NotFound
 
 if TYPE_CHECKING:
     from anabranch.process.data_folder import ServerInfo
@@ -117,7 +118,6 @@ async def ingest_samples(server: ServerInfo, *, quiet: bool) -> None:
     from anabranch.cli.http_client import ApiClient
     from anabranch.cli.ingest import format_summary
     from anabranch.cli.ingest_batch import IngestBatch, expand_paths
-    from schemas.errors import AnabranchError
 
     folder = next((folder for folder in SAMPLE_FOLDERS if folder.is_dir()), None)
     if folder is None:
@@ -139,7 +139,6 @@ def _choose_local_model(common: CommonOptions) -> CommonOptions:
     """Set the chat model to the first one that is found, unless the settings name a server."""
     from anabranch.local_models import PORTS, find_local_models
     from anabranch.process.database import POSTGRES_FOLDER
-    from schemas.errors import NotFound
 
     settings = common.load_settings()
     if settings.chat.base_url:
@@ -349,7 +348,6 @@ def down(*, erase: bool = False, yes: Yes = False, common: LocalOptions = LOCAL)
         erase: Delete the data folder afterwards: tables (also those outside it), documents and
             keys.
     """
-    from anabranch.cli.output import confirm
     from anabranch.process.folder_removal import (
         list_removable_folders,
         remove_data_folder,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -29,10 +29,8 @@ from anabranch.local_models import ChatModelChoice
 from api.services import Services
 from api.sessions import BrowserSessions, LinkSigner
 from processors import STAGES
-from retrieval.retriever import Retriever
 from retrieval.runs.lineage.tracer import LineageTracer
 from schemas.findings import Finding
-from schemas.generations import Generation
 from schemas.principals import Principal
 from services.api_keys import ApiKeyService, AuditLog
 from services.background_tasks import run_in_background
@@ -146,22 +144,20 @@ async def prepare_api(
         profiles = profile_reloader.catalog
 
         chat_model = ChatModelChoice(settings, lambda: retrievers.replace_all())
-
-        def prepare_for_generation(
-            generation: Generation,
-        ) -> AbstractAsyncContextManager[Retriever]:
-            return prepare_retriever(
-                chat_model.settings,
-                storage,
-                search,
-                generation,
-                profiles,
-                RetrieverHooks(event_tap.offer, metrics.record_cache_lookup, limiter.acquire_slot),
-                overrides=overrides,
-            )
-
+        hooks = RetrieverHooks(event_tap.offer, metrics.record_cache_lookup, limiter.acquire_slot)
         retrievers = await stack.enter_async_context(
-            open_retriever_pool(PgGenerations(storage.pool), prepare_for_generation)
+            open_retriever_pool(
+                PgGenerations(storage.pool),
+                lambda generation: prepare_retriever(
+                    chat_model.settings,
+                    storage,
+                    search,
+                    generation,
+                    profiles,
+                    hooks,
+                    overrides=overrides,
+                ),
+            )
         )
         await stack.enter_async_context(run_in_background(chat_model.run()))
         document_stages = {
@@ -209,7 +205,7 @@ async def prepare_api(
         record_feed = (
             PgFeed(storage.pool) if storage.log.is_in_database else OffsetFeed(storage.log)
         )
-        hooks = build_web_hooks(settings, storage, run_history)
+        web_hooks = build_web_hooks(settings, storage, run_history)
         questions = PgStandingQuestions(storage.pool)
         asker = QuestionAsker(
             questions,
@@ -218,7 +214,7 @@ async def prepare_api(
             run_history,
             retrievers.acquire,
             collections.apply_default_profile,
-            hooks,
+            web_hooks,
             QuestionVectors(questions),
             event_buffer.wait_until_published,
         )
@@ -312,7 +308,7 @@ async def prepare_api(
                 retrievers, PgExams(storage.pool), PgFeedback(storage.pool)
             ),
             facts=FactService(publisher, PgFacts(storage.pool)),
-            questions=StandingQuestionService(questions, publisher, hooks, profiles.get),
+            questions=StandingQuestionService(questions, publisher, web_hooks, profiles.get),
             experiments=experiments,
             builds=build_reindex_service(settings, storage, decisions, overrides),
             blobs=storage.blobs,

@@ -28,7 +28,7 @@ from services.generations.decisions import GenerationDecisions
 from services.generations.reindex import ReindexService
 from services.publishing import EventPublisher
 from services.sources.service import SourceService
-from services.sources.supervisor import SourceEpochs, SourceReaderFactory, SourceSupervisor
+from services.sources.supervisor import SourceReaderFactory, SourceSupervisor
 from services.storage import Storage
 
 
@@ -47,7 +47,7 @@ def build_source_service(
 
 
 def build_source_supervisor(
-    settings: Settings, storage: Storage, source_epochs: SourceEpochs, overrides: Overrides
+    settings: Settings, storage: Storage, source_epochs: dict[str, int], overrides: Overrides
 ) -> SourceSupervisor:
     factory = _build_factory(settings, storage, overrides.clock)
     return SourceSupervisor(

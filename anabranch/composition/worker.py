@@ -36,7 +36,7 @@ from services.generations.decisions import (
 )
 from services.recovery.restore_check import check_tables_current
 from services.replay.replay_worker import ReplayWorker
-from services.sources.supervisor import SourceEpochs, SourceSupervisor
+from services.sources.supervisor import SourceSupervisor
 from services.storage import Storage
 from services.worker.consumer_supervisor import ConsumerSupervisor
 from services.worker.maintenance import Maintenance
@@ -130,7 +130,7 @@ async def prepare_worker(
                 resolve_models_folder(settings),
             )
         )
-        source_epochs = SourceEpochs()
+        source_epochs = dict[str, int]()
         consumers = ConsumerSupervisor(
             storage,
             stages,
@@ -215,7 +215,7 @@ def build_ports(
     generation: Generation,
     engines: Engines,
     overrides: Overrides,
-    source_epochs: SourceEpochs,
+    source_epochs: dict[str, int],
 ) -> StagePorts:
     ingest = settings.ingest
     return StagePorts(
@@ -231,7 +231,7 @@ def build_ports(
         latest_revisions=PgRevisions(storage.pool),
         limits=build_limits(ingest),
         assign_order=storage.log.assign_order,
-        source_epochs=source_epochs.epochs,
+        source_epochs=source_epochs,
         progress=PgProgress(storage.pool, generation.name),
         parallel_extractions=settings.extract.parallel,
         owners=PgDocumentOwners(storage.pool),

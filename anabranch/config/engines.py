@@ -49,11 +49,10 @@ def build_server_settings(
     Raises ConfigurationError if `base_url` is not set.
     """
     if not model.base_url:
-        remedy = f"Set ANABRANCH_{section.upper()}__BASE_URL."
         raise ConfigurationError(
             f"The index was built with a model server for {section}, but {section}.base_url is "
             "not set.",
-            remedy=remedy,
+            remedy=f"Set ANABRANCH_{section.upper()}__BASE_URL.",
         )
     key = model.api_key.get_secret_value() if model.api_key else ""
     return ServerSettings(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,7 +16,6 @@ from anabranch.composition.retriever import prepare_retriever
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.engines import prepare_engines
 from anabranch.config.index_config import build_index_config
-from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.profiles import load_all_profiles
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
 from anabranch.process.database import open_database
@@ -37,19 +35,17 @@ from schemas.channels import Channel
 from schemas.errors import FatalError, PermanentError
 from schemas.events import Content, DocumentFailed, DocumentReceived
 from schemas.ids import make_received_id, sha256_hex, upload_staging_prefix
-from schemas.ports.engines import BlobStore, LocalFile
-from schemas.ports.log import EventLog
+from schemas.ports.engines import LocalFile, load_markdown
 from schemas.principals import Principal
 from schemas.questions import Filters, QueryRequest, QueryResponse, SearchRequest
+from schemas.timestamps import utc_now
 from schemas.topics import OUTCOMES, Record
-from schemas.values import Transcript
 from services.background_tasks import cancel_tasks
 from services.monitoring.lag_diagnosis import fetch_stage_lags
 from services.storage import Storage
 from sql.catalog.documents import PgDocuments
 from sql.database import close_pool, open_pool
 from sql.index.search import PgSearch
-from streams.codec import Codec
 from streams.publisher import build_raw_record
 
 
@@ -71,9 +67,7 @@ class EphemeralStack:
 
 
 @asynccontextmanager
-async def start_ephemeral_stack(
-    settings: Settings, overrides: Overrides = NO_OVERRIDES
-) -> AsyncIterator[EphemeralStack]:
+async def start_ephemeral_stack(settings: Settings) -> AsyncIterator[EphemeralStack]:
     """Start a stack with the engines of the settings, but its own database, log and blobs."""
     async with AsyncExitStack() as exit_stack:
         folder = Path(
@@ -93,9 +87,7 @@ async def start_ephemeral_stack(
             }
         )
         dsn = await exit_stack.enter_async_context(open_database(stack_settings, is_ephemeral=True))
-        worker = await exit_stack.enter_async_context(
-            prepare_worker(stack_settings, dsn, overrides=overrides)
-        )
+        worker = await exit_stack.enter_async_context(prepare_worker(stack_settings, dsn))
         pool = await open_pool(dsn, size=stack_settings.database.api_pool, name="anabranch eval")
         exit_stack.push_async_callback(close_pool, pool)
         retriever = await exit_stack.enter_async_context(
@@ -105,7 +97,6 @@ async def start_ephemeral_stack(
                 PgSearch(pool),
                 worker.generation,
                 load_all_profiles(stack_settings),
-                overrides=overrides,
             )
         )
         worker_task = asyncio.create_task(worker.run())
@@ -134,12 +125,7 @@ class BulkDocument:
 class BulkProducer:
     """Producer of documents, whose ids become external ids."""
 
-    log: EventLog
-    blobs: BlobStore
-    codec: Codec
-    clock: Callable[[], datetime]
-    inline_bytes: int
-    check_worker: Callable[[], None]
+    stack: EphemeralStack
     failures: dict[str, DocumentFailed] = field(default_factory=dict)
 
     async def ingest(self, documents: Sequence[BulkDocument]) -> None:
@@ -151,11 +137,11 @@ class BulkProducer:
         next_offsets = {
             partition: next_offset
             for partition, (_, next_offset) in (
-                await self.log.fetch_offset_bounds(OUTCOMES)
+                await self.stack.storage.log.fetch_offset_bounds(OUTCOMES)
             ).items()
         }
         for first_index in range(0, len(documents), BATCH_SIZE):
-            await self.log.append(
+            await self.stack.storage.log.append(
                 [
                     await self._build_record(document)
                     for document in documents[first_index : first_index + BATCH_SIZE]
@@ -166,7 +152,7 @@ class BulkProducer:
     async def _build_record(self, document: BulkDocument) -> Record:
         is_text = isinstance(document.text, str)
         payload = document.text.encode() if isinstance(document.text, str) else document.text
-        if len(payload) <= self.inline_bytes:
+        if len(payload) <= self.stack.settings.ingest.inline_bytes:
             content = (
                 Content(text=document.text)
                 if isinstance(document.text, str)
@@ -177,7 +163,7 @@ class BulkProducer:
                 "default", make_received_id("default", BULK_SOURCE, document.id)
             ) + sha256_hex(payload)
             media_type = "text/markdown" if is_text else None
-            blob = await self.blobs.put(key, payload, media_type=media_type)
+            blob = await self.stack.storage.blobs.put(key, payload, media_type=media_type)
             content = Content(storage_key=blob.key)
         data = DocumentReceived(
             external_id=document.id,
@@ -188,16 +174,16 @@ class BulkProducer:
             content=content,
         )
         return await build_raw_record(
-            data, document.id, source=BULK_SOURCE, time=self.clock(), codec=self.codec
+            data, document.id, source=BULK_SOURCE, time=utc_now(), codec=self.stack.storage.codec
         )
 
     async def _wait_for_outcomes(self, pending_ids: set[str], next_offsets: dict[int, int]) -> None:
         while pending_ids:
             # Without a worker no outcome would ever arrive.
-            self.check_worker()
-            async for record in self.log.read(OUTCOMES, next_offsets):
+            self.stack.check_worker()
+            async for record in self.stack.storage.log.read(OUTCOMES, next_offsets):
                 next_offsets[record.position.partition] = record.position.offset + 1
-                data = getattr(await self.codec.decode(record), "data", None)
+                data = getattr(await self.stack.storage.codec.decode(record), "data", None)
                 if getattr(data, "source", None) != BULK_SOURCE:
                     continue
                 if isinstance(data, DocumentFailed) and data.event_id:
@@ -223,12 +209,7 @@ MAX_DOCUMENTS_PER_FILE = 100
 
 
 async def run_retrieval_eval(
-    path: Path,
-    settings: Settings,
-    *,
-    channels: Sequence[Channel] | None,
-    profile: str,
-    overrides: Overrides = NO_OVERRIDES,
+    path: Path, settings: Settings, *, channels: Sequence[Channel] | None, profile: str
 ) -> tuple[dict[str, Any], Run]:
     """Ingest the corpus into a temporary stack, run the queries, and return the report and the
     rankings.
@@ -236,11 +217,11 @@ async def run_retrieval_eval(
     Raises InvalidRequest for an invalid folder, before anything is started.
     """
     test_set = read_retrieval_set(path)
-    async with start_ephemeral_stack(settings, overrides) as stack:
+    async with start_ephemeral_stack(settings) as stack:
         failures: dict[str, str] = {}
 
         async def ingest(documents: Sequence[TestDocument]) -> None:
-            failures.update(await ingest_documents(stack, documents, overrides))
+            failures.update(await ingest_documents(stack, documents))
 
         async def search(
             text: str, selected_channels: Sequence[Channel] | None
@@ -253,7 +234,7 @@ async def run_retrieval_eval(
             return await rank_documents(stack.retriever, request)
 
         report, run = await evaluate_retrieval(
-            test_set, ingest, search, channels=channels, clock=overrides.clock, profile=profile
+            test_set, ingest, search, channels=channels, clock=utc_now, profile=profile
         )
         return {**report, "failed": failures}, run
 
@@ -265,37 +246,26 @@ async def rank_documents(retriever: Retriever, request: SearchRequest) -> list[t
 
 
 async def ingest_documents(
-    stack: EphemeralStack, documents: Sequence[TestDocument], overrides: Overrides = NO_OVERRIDES
+    stack: EphemeralStack, documents: Sequence[TestDocument]
 ) -> dict[str, str]:
     """Ingest the documents and wait until all stages are idle.
 
     Returns the error code of each failed document by id.
     """
     return await ingest_bulk(
-        stack,
-        [BulkDocument(document.id, document.title, document.text) for document in documents],
-        overrides,
+        stack, [BulkDocument(document.id, document.title, document.text) for document in documents]
     )
 
 
-async def ingest_bulk(
-    stack: EphemeralStack, documents: Sequence[BulkDocument], overrides: Overrides = NO_OVERRIDES
-) -> dict[str, str]:
-    failures = await _ingest_until_idle(stack, documents, overrides)
+async def ingest_bulk(stack: EphemeralStack, documents: Sequence[BulkDocument]) -> dict[str, str]:
+    failures = await _ingest_until_idle(stack, documents)
     return {document_id: failure.code or "" for document_id, failure in failures.items()}
 
 
 async def _ingest_until_idle(
-    stack: EphemeralStack, documents: Sequence[BulkDocument], overrides: Overrides
+    stack: EphemeralStack, documents: Sequence[BulkDocument]
 ) -> dict[str, DocumentFailed]:
-    producer = BulkProducer(
-        stack.storage.log,
-        stack.storage.blobs,
-        stack.storage.codec,
-        overrides.clock,
-        stack.settings.ingest.inline_bytes,
-        stack.check_worker,
-    )
+    producer = BulkProducer(stack)
     await producer.ingest(documents)
     raise_if_all_failed(producer, documents)
     # A document's outcome does not wait for its entities.
@@ -306,14 +276,14 @@ async def _ingest_until_idle(
 
 
 async def run_answers_eval(
-    path: Path, settings: Settings, *, profile: str, overrides: Overrides = NO_OVERRIDES
+    path: Path, settings: Settings, *, profile: str
 ) -> tuple[dict[str, Any], list[tuple[AnswerQuestion, QueryResponse]]]:
     """Ingest the files into a temporary stack, ask every question, and return the report and the
     responses.
     """
     files, questions = read_answers_set(path)
-    async with start_ephemeral_stack(settings, overrides) as stack:
-        failures = await ingest_bulk(stack, [_read_file(file) for file in files], overrides)
+    async with start_ephemeral_stack(settings) as stack:
+        failures = await ingest_bulk(stack, [_read_file(file) for file in files])
 
         async def ask(question: str) -> QueryResponse:
             return await stack.retriever.query(
@@ -325,7 +295,7 @@ async def run_answers_eval(
 
 
 async def run_reports_eval(
-    path: Path, settings: Settings, *, profile: str, overrides: Overrides = NO_OVERRIDES
+    path: Path, settings: Settings, *, profile: str
 ) -> tuple[dict[str, Any], list[CaseResult]]:
     """Ingest each file into a collection of its own, in a temporary stack, and check every case.
 
@@ -333,7 +303,7 @@ async def run_reports_eval(
     """
     cases = read_report_cases(path)
     files = list(dict.fromkeys(case.file for case in cases))
-    async with start_ephemeral_stack(settings, overrides) as stack:
+    async with start_ephemeral_stack(settings) as stack:
         failures = await _ingest_until_idle(
             stack,
             [
@@ -342,7 +312,6 @@ async def run_reports_eval(
                 )
                 for file in files
             ],
-            overrides,
         )
         parsed = {file: await _fetch_parsed_file(stack, file, failures.get(file)) for file in files}
         results = []
@@ -381,11 +350,7 @@ async def _fetch_parsed_file(
     for document in page:
         warnings += [f"{notice['code']}: {notice['detail']}" for notice in document["warnings"]]
         if text := await documents.fetch_text(CALLER, document["document_id"]):
-            texts.append(
-                text.markdown
-                if text.markdown is not None
-                else Transcript.decompress(await blobs.get(text.blob_key or "")).markdown
-            )
+            texts.append(await load_markdown(text.markdown, text.blob_key, blobs))
     return ParsedFile("\n\n".join(texts), tuple(warnings), failure.code if failure else None)
 
 
@@ -393,13 +358,11 @@ def _read_file(file: SetFile) -> BulkDocument:
     return BulkDocument(file.external_id, None, file.path.read_bytes(), file.path.name)
 
 
-async def run_documents_eval(
-    path: Path, settings: Settings, *, overrides: Overrides = NO_OVERRIDES
-) -> dict[str, Any]:
+async def run_documents_eval(path: Path, settings: Settings) -> dict[str, Any]:
     """Parse every file, with child processes and OCR, and compare the results with the ground
     truth.
     """
-    async with prepare_engines(settings, build_index_config(settings), overrides) as engines:
+    async with prepare_engines(settings, build_index_config(settings)) as engines:
 
         async def transcribe(test_file: TestFile) -> str:
             size = test_file.path.stat().st_size
@@ -408,4 +371,4 @@ async def run_documents_eval(
             parts = [await engines.parser.parse(file, plan, part) for part in plan.parts]
             return engines.parser.assemble(file, plan, parts).markdown
 
-        return await evaluate_documents(path, transcribe, clock=overrides.clock)
+        return await evaluate_documents(path, transcribe, clock=utc_now)

@@ -234,11 +234,10 @@ def has_killed_server(folder: Path) -> bool:
 
 
 def _build_unusable_error(folder: Path, error: OSError) -> ConfigurationError:
-    remedy = "Name a folder that can be made and written with --data or ANABRANCH_DATA_DIR."
     return ConfigurationError(
         f"{folder} cannot be a data folder: {error.strerror}",
         code="DATA_DIR_UNUSABLE",
-        remedy=remedy,
+        remedy="Name a folder that can be made and written with --data or ANABRANCH_DATA_DIR.",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import secrets
@@ -174,7 +173,6 @@ class ChildProcess:
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 RUN_FOLDER = "run"
-READINESS_MODULE = "anabranch.process.supervisor"
 PORT_TIMEOUT_S = 5.0
 
 
@@ -224,8 +222,6 @@ async def run_server(
         # after them nevertheless.
         database = await stack.enter_async_context(AsyncExitStack())
         failed = await stack.enter_async_context(_supervise_children(children))
-        # The HTTP client, which is imported while the database starts.
-        asyncio.get_running_loop().call_soon(importlib.import_module, READINESS_MODULE)
         dsn = await database.enter_async_context(
             open_database(plan.settings, is_ephemeral=plan.ephemeral)
         )
@@ -312,7 +308,7 @@ def _build_children(
     variables: asyncio.Future[Mapping[str, str]],
     token: str,
 ) -> list[ChildProcess]:
-    host = ["--host", plan.settings.api.host]
+    host = ("--host", plan.settings.api.host)
     report = resolve_worker_report(plan.settings)
     api = ChildProcess(
         fork_server,
@@ -325,21 +321,13 @@ def _build_children(
     )
     if not plan.stages:
         return [api]
-    worker = [
-        "worker",
-        "--attached",
-        "--stages",
-        ",".join(plan.stages),
-        "--report",
-        str(report),
-        *plan.arguments,
-    ]
+    options = ("--stages", ",".join(plan.stages), "--report", str(report))
     return [
         api,
         ChildProcess(
             fork_server,
             "worker",
-            worker,
+            ["worker", "--attached", *options, *plan.arguments],
             variables,
             plan.output,
             # A report of an earlier run would make the worker look ready.
@@ -386,8 +374,6 @@ async def _wait_for_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
 async def _wait_for_server(
     plan: LaunchPlan, dsn: str, port: int, token: str, failed: asyncio.Future[None]
 ) -> ServerInfo:
-    from anabranch.process.supervisor import wait_until_ready
-
     settings = plan.settings
     # A wildcard address is one to listen on, not to connect to.
     host = settings.api.host if settings.api.host not in ("0.0.0.0", "::") else "127.0.0.1"
@@ -395,7 +381,7 @@ async def _wait_for_server(
     worker_report_body = await _run_unless_failed(
         failed, wait_until_ready(url, resolve_worker_report(settings) if plan.stages else None)
     )
-    server_fields = (
+    return ServerInfo(
         url,
         token,
         None if settings.database.url else strip_password(dsn),
@@ -404,9 +390,6 @@ async def _wait_for_server(
         os.getpid(),
         str(settings.data_dir),
         not plan.ephemeral,
-    )
-    return ServerInfo(
-        *server_fields,
         worker_metrics_url=worker_report_body.get("metrics_url"),
         outdated=worker_report_body.get("outdated"),
     )

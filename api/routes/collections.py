@@ -67,8 +67,7 @@ class AcceptedDeletion(ResponseModel):
 @operation("reader")
 async def list_collections(services: ServicesDep, caller: Caller) -> Page[DocumentCollection]:
     """List collections that have documents, settings or a deletion in progress."""
-    items = await services.collections.list_collections(caller)
-    return Page[DocumentCollection].model_validate({"items": items, "next": None})
+    return Page[DocumentCollection].of(await services.collections.list_collections(caller))
 
 
 @router.get(NAME_PATH, operation_id="get_collection")

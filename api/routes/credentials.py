@@ -93,8 +93,8 @@ async def list_keys(
 
     A caller that is limited to readers sees the keys that permit no more than its own.
     """
-    keys, next_cursor = await services.api_keys.list_keys(caller, after=after, limit=limit)
-    return Page[ApiKey](items=keys, next=next_cursor)
+    page = await services.api_keys.list_keys(caller, after=after, limit=limit)
+    return Page[ApiKey].of(*page)
 
 
 @router.post("/keys/{key_id}/rotate", tags=["keys"], operation_id="rotate_key")
@@ -160,7 +160,7 @@ async def list_audit_events(
     An operator who acts for no named tenant sees those of all tenants.
     """
     sees_all_tenants = caller.role == "operator" and caller.home_tenant is None
-    items, next_cursor = await services.audit_events.list_events(
+    page = await services.audit_events.list_events(
         None if sees_all_tenants else caller.tenant,
         after=after,
         limit=limit,
@@ -171,4 +171,4 @@ async def list_audit_events(
         since=since,
         until=until,
     )
-    return Page[AuditEvent].model_validate({"items": items, "next": next_cursor})
+    return Page[AuditEvent].of(*page)

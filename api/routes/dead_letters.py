@@ -83,7 +83,7 @@ async def list_dead_letters(
     limit: PageLimit = 50,
 ) -> Page[DeadLetter]:
     """List open dead letters."""
-    items, next_cursor = await services.listings.list_dead_letters(
+    page = await services.listings.list_dead_letters(
         caller.tenant,
         stage=stage,
         code=code,
@@ -93,15 +93,14 @@ async def list_dead_letters(
         after=after,
         limit=limit,
     )
-    return Page[DeadLetter].model_validate({"items": items, "next": next_cursor})
+    return Page[DeadLetter].of(*page)
 
 
 @router.get("/causes", tags=["replays"], operation_id="list_causes")
 @operation("admin")
 async def list_causes(services: ServicesDep, caller: WholeTenant) -> Page[DeadLetterCause]:
     """Count open dead letters by stage and code, the most frequent first."""
-    items = await services.replays.list_causes(caller.tenant)
-    return Page[DeadLetterCause].model_validate({"items": items, "next": None})
+    return Page[DeadLetterCause].of(await services.replays.list_causes(caller.tenant))
 
 
 @router.post("/redrive", status_code=202, tags=["replays"], operation_id="redrive")

@@ -13,6 +13,7 @@ from api.operations import OperationRoute, operation
 from api.services import Caller, PageCursor, PageLimit, PageSort, RevisionNumber, ServicesDep
 from schemas.errors import NotFound, unknown_document_error
 from schemas.ingest import DocumentState
+from schemas.ports.engines import load_markdown
 from schemas.responses import (
     AcceptedChange,
     Document,
@@ -23,7 +24,7 @@ from schemas.responses import (
     ResponseModel,
     Time,
 )
-from schemas.values import Amendment, Span, Transcript
+from schemas.values import Amendment, Span
 
 router = APIRouter(route_class=OperationRoute, tags=["documents"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
@@ -125,7 +126,7 @@ async def list_documents(
     limit: PageLimit = 50,
 ) -> Page[Document]:
     """List documents that match all given filters."""
-    items, next_cursor = await services.documents.find_documents(
+    page = await services.documents.find_documents(
         caller,
         external_id=external_id,
         collection=collection,
@@ -139,8 +140,8 @@ async def list_documents(
         after=after,
         limit=limit,
     )
-    await services.monitoring.explain_waiting(caller, *items)
-    return Page[Document].model_validate({"items": items, "next": next_cursor})
+    await services.monitoring.explain_waiting(caller, *page[0])
+    return Page[Document].of(*page)
 
 
 @router.get("/documents/{document}", operation_id="get_document", response_model_exclude_unset=True)
@@ -168,10 +169,8 @@ async def list_revisions(
     limit: PageLimit = 500,
 ) -> NumberedPage[Revision]:
     """List revisions, the newest first. `after` is a revision number."""
-    items, next_cursor = await services.documents.fetch_revisions(
-        caller, document, after=after, limit=limit
-    )
-    return NumberedPage[Revision].model_validate({"items": items, "next": next_cursor})
+    page = await services.documents.fetch_revisions(caller, document, after=after, limit=limit)
+    return NumberedPage[Revision].of(*page)
 
 
 @router.get(
@@ -186,10 +185,8 @@ async def list_chunks(
     limit: PageLimit = 50,
 ) -> NumberedPage[Chunk]:
     """List chunks in order of the text. `after` is an ordinal."""
-    items, next_cursor = await services.documents.fetch_chunks(
-        caller, document, after=after, limit=limit
-    )
-    return NumberedPage[Chunk].model_validate({"items": items, "next": next_cursor})
+    page = await services.documents.fetch_chunks(caller, document, after=after, limit=limit)
+    return NumberedPage[Chunk].of(*page)
 
 
 @router.get("/documents/{document}/entities", operation_id="list_document_entities")
@@ -202,10 +199,8 @@ async def list_document_entities(
     limit: PageLimit = 50,
 ) -> Page[DocumentEntity]:
     """List the entities that the visible revision mentions, the most frequent first."""
-    items, next_cursor = await services.documents.fetch_entities(
-        caller, document, after=after, limit=limit
-    )
-    return Page[DocumentEntity].model_validate({"items": items, "next": next_cursor})
+    page = await services.documents.fetch_entities(caller, document, after=after, limit=limit)
+    return Page[DocumentEntity].of(*page)
 
 
 @router.get(
@@ -225,11 +220,7 @@ async def get_markdown(
     text = await services.documents.fetch_text(caller, document, revision)
     if text is not None:
         # Long texts are stored as blobs.
-        body = (
-            text.markdown
-            if text.markdown is not None
-            else Transcript.decompress(await services.blobs.get(text.blob_key or "")).markdown
-        )
+        body = await load_markdown(text.markdown, text.blob_key, services.blobs)
     elif revision is not None:
         body = await services.lineage.tracer.read_text(caller, document, revision)
     else:

@@ -164,10 +164,10 @@ async def list_entities(
     limit: PageLimit = 50,
 ) -> Page[Entity]:
     """List entities."""
-    items, next_cursor = await services.entities.list_entities(
+    page = await services.entities.list_entities(
         caller, text=text, kind=kind, sort=sort, after=after, limit=limit
     )
-    return Page[Entity].model_validate({"items": items, "next": next_cursor})
+    return Page[Entity].of(*page)
 
 
 @router.get("/entities/{entity:path}", operation_id="get_entity")

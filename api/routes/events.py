@@ -150,12 +150,10 @@ async def list_document_events(
     Each line has attempts, log position, start, duration and error. `after` is the number of lines
     to skip.
     """
-    items, next_cursor = await services.documents.list_document_events(
-        caller, document, after=after, limit=limit
-    )
-    if not items and not after:
+    page = await services.documents.list_document_events(caller, document, after=after, limit=limit)
+    if not page[0] and not after:
         raise unknown_document_error(document)
-    return NumberedPage[StageEvent].model_validate({"items": items, "next": next_cursor})
+    return NumberedPage[StageEvent].of(*page)
 
 
 @router.get(

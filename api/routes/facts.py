@@ -38,10 +38,8 @@ async def list_facts(
     limit: PageLimit = 50,
 ) -> Page[Fact]:
     """List the facts that the caller may read, the newest first."""
-    facts, next_cursor = await services.listings.list_facts(
-        caller, status=status, after=after, limit=limit
-    )
-    return Page[Fact](items=facts, next=next_cursor)
+    page = await services.listings.list_facts(caller, status=status, after=after, limit=limit)
+    return Page[Fact].of(*page)
 
 
 @router.get("/{fact_id}", operation_id="get_fact")

@@ -62,10 +62,10 @@ async def get_file(
                 "A signed link serves the latest revision.", remedy="Omit `revision`."
             )
         fields = await services.documents.fetch_revision_file(caller, document, revision)
-        if fields is None or not fields.get("blob"):
-            raise unknown_file(document)
-        return _stream_file(fields, services, range_)
-    document_fields = await _get_document_with_file(document, services, caller)
+        return _stream_file(_require_file(document, fields), services, range_)
+    document_fields = _require_file(
+        document, await services.documents.fetch_document(caller, document)
+    )
     if not signed:
         return _stream_file(document_fields, services, range_)
     target = LinkTarget(caller.tenant, document, document_fields["revision"])
@@ -95,22 +95,18 @@ async def get_signed_file(
     services.link_signer.verify(
         LinkTarget(tenant, document, revision), expires, signature, datetime.now(UTC)
     )
-    document_fields = await _get_document_with_file(
-        document, services, Principal("signed link", tenant)
-    )
+    fields = await services.documents.fetch_document(Principal("signed link", tenant), document)
+    document_fields = _require_file(document, fields)
     # The link was given for one revision: a later one may have other content.
     if document_fields["revision"] != revision:
         raise unknown_file(document)
     return _stream_file(document_fields, services, range_)
 
 
-async def _get_document_with_file(
-    document: UUID, services: Services, caller: Principal
-) -> dict[str, Any]:
-    document_fields = await services.documents.fetch_document(caller, document)
-    if document_fields is None or not document_fields.get("blob"):
+def _require_file(document: UUID, fields: dict[str, Any] | None) -> dict[str, Any]:
+    if fields is None or not fields.get("blob"):
         raise unknown_file(document)
-    return document_fields
+    return fields
 
 
 def unknown_file(document: UUID) -> NotFound:

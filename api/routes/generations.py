@@ -279,8 +279,7 @@ async def list_generations(services: ServicesDep, caller: WholeTenant) -> Page[G
     Below role operator, documents and chunks are the tenant's own, and `bytes` and `build` are
     null.
     """
-    items = await services.generations.list_generations(caller)
-    return Page[GenerationSummary].model_validate({"items": items, "next": None})
+    return Page[GenerationSummary].of(await services.generations.list_generations(caller))
 
 
 @router.get("/generations/{name}", operation_id="get_generation", response_model_exclude_unset=True)

@@ -103,8 +103,7 @@ async def list_candidates(
     Accept one by grading its passages with `POST /v1/feedback`; reject it with
     `candidate_rejected`.
     """
-    items = await services.judgements.list_candidates(caller, limit)
-    return Page[GoldenCandidate].model_validate({"items": items, "next": None})
+    return Page[GoldenCandidate].of(await services.judgements.list_candidates(caller, limit))
 
 
 @router.get("/drafts", operation_id="draft_questions")
@@ -120,5 +119,6 @@ async def draft_questions(
     ] = 0,
 ) -> Page[QuestionDraft]:
     """Draft questions from the documents, as an exam does, for an expert to edit."""
-    items = await services.judgements.draft_questions(caller, questions, seed)
-    return Page[QuestionDraft].model_validate({"items": items, "next": None})
+    return Page[QuestionDraft].of(
+        await services.judgements.draft_questions(caller, questions, seed)
+    )

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from api.operations import OperationRoute, operation
-from api.services import Caller, ServicesDep
+from api.services import Caller, Services, ServicesDep
 from schemas.lineage import DocumentLineage, RunLineage
 
 router = APIRouter(route_class=OperationRoute, tags=["lineage"])
@@ -51,11 +51,7 @@ async def get_document_lineage(
     Each event is read again at its position and verified.
     """
     lineage = await services.lineage.get_document_lineage(caller, document)
-    return (
-        lineage
-        if shape == "json"
-        else JSONResponse(services.lineage.to_prov(lineage), media_type=PROV_MEDIA_TYPE)
-    )
+    return lineage if shape == "json" else _to_prov_response(services, lineage)
 
 
 @router.get(
@@ -80,8 +76,8 @@ async def get_run_lineage(
     lineage = await services.lineage.get_run_lineage(
         caller, run, sentence=sentence, citation=citation
     )
-    return (
-        lineage
-        if shape == "json"
-        else JSONResponse(services.lineage.to_prov(lineage), media_type=PROV_MEDIA_TYPE)
-    )
+    return lineage if shape == "json" else _to_prov_response(services, lineage)
+
+
+def _to_prov_response(services: Services, lineage: DocumentLineage | RunLineage) -> JSONResponse:
+    return JSONResponse(services.lineage.to_prov(lineage), media_type=PROV_MEDIA_TYPE)

@@ -7,7 +7,7 @@ from fastapi.responses import StreamingResponse
 
 from api.operations import OperationRoute, operation
 from api.services import Caller, ServicesDep
-from api.sse import EVENTS_DESCRIPTION, MEDIA_TYPE, stream_answer
+from api.sse import EVENTS_DESCRIPTION, MEDIA_TYPE, answer_events, stream_events
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.questions import (
     QueryRequest,
@@ -53,10 +53,10 @@ async def query(
 
     With `stream`, responds with server-sent events.
     """
-    return (
-        stream_answer(request, lambda on_progress: services.query(caller, body, on_progress))
-        if body.stream
-        else await services.query(caller, body, ignore_progress)
+    if not body.stream:
+        return await services.query(caller, body, ignore_progress)
+    return stream_events(
+        answer_events(request, lambda on_progress: services.query(caller, body, on_progress))
     )
 
 

@@ -40,8 +40,8 @@ async def list_questions(
     services: ServicesDep, caller: Caller, after: PageCursor = None, limit: PageLimit = 50
 ) -> Page[StandingQuestion]:
     """List saved questions, the newest first. A caller limited to readers sees its own."""
-    items, next_cursor = await services.questions.tables.list_page(caller, after=after, limit=limit)
-    return Page[StandingQuestion](items=items, next=next_cursor)
+    page = await services.questions.tables.list_page(caller, after=after, limit=limit)
+    return Page[StandingQuestion].of(*page)
 
 
 @router.get("/{question_id}", operation_id="get_question")
@@ -70,8 +70,7 @@ async def list_answer_changes(
     """List the last hundred changes of the answer, the newest first, and whether they were
     delivered. `POST /v1/runs/{run}/diff` compares the two runs of a change.
     """
-    items = await services.questions.list_changes(caller, question_id)
-    return Page[AnswerChange](items=items, next=None)
+    return Page[AnswerChange].of(await services.questions.list_changes(caller, question_id))
 
 
 @router.post("/{question_id}/redeliver", status_code=202, operation_id="redeliver_changes")
@@ -80,5 +79,4 @@ async def redeliver_changes(
     question_id: UUID, services: ServicesDep, caller: Caller
 ) -> Page[AnswerChange]:
     """Deliver the changes again whose web hook failed, and list all changes."""
-    items = await services.questions.redeliver(caller, question_id)
-    return Page[AnswerChange](items=items, next=None)
+    return Page[AnswerChange].of(await services.questions.redeliver(caller, question_id))

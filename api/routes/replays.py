@@ -82,8 +82,7 @@ async def list_replays(
     services: ServicesDep, caller: WholeTenant, limit: PageLimit = 50
 ) -> Page[Replay]:
     """List replays."""
-    items = await services.replays.list_replays(caller.tenant, limit)
-    return Page[Replay].model_validate({"items": items, "next": None})
+    return Page[Replay].of(await services.replays.list_replays(caller.tenant, limit))
 
 
 @router.get("/replays/{replay}", operation_id="get_replay")

@@ -59,7 +59,8 @@ async def redirect_to_ui() -> RedirectResponse:
 @router.api_route("/ui/{path:path}", methods=["GET", "HEAD"])
 async def get_ui(request: Request, path: str) -> Response:
     """Return a file of the build, or the page, which shows the screen of any other address."""
-    folder = find_ui_folder(request.app.state.ui_folders)
+    folders: Sequence[Path] = request.app.state.ui_folders
+    folder = next((folder for folder in folders if (folder / INDEX).is_file()), None)
     files = _list_files(folder, (folder / INDEX).stat().st_mtime_ns) if folder else {}
     if file := files.get(path):
         is_hashed = path.startswith(ASSETS)
@@ -73,10 +74,6 @@ async def get_ui(request: Request, path: str) -> Response:
     if path.startswith(ASSETS) or not 0 <= depth <= MAX_DEPTH:
         raise HTTPException(404, "The web UI has no such file.")
     return _get_index(folder, "../" * depth or "./")
-
-
-def find_ui_folder(folders: Sequence[Path]) -> Path | None:
-    return next((folder for folder in folders if (folder / INDEX).is_file()), None)
 
 
 @lru_cache(maxsize=4)

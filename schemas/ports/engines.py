@@ -360,3 +360,10 @@ class Fetcher(Protocol):
 class LanguageDetector(Protocol):
     def detect(self, text: str) -> str | None:
         """Return the BCP 47 primary subtag, or None if unsure."""
+
+
+async def load_markdown(markdown: str | None, blob_key: str | None, blobs: BlobStore) -> str:
+    """Return the text of a document; a long one is stored as a blob."""
+    if markdown is not None:
+        return markdown
+    return Transcript.decompress(await blobs.get(blob_key or "")).markdown

@@ -109,9 +109,8 @@ class DocumentEraser:
         for generation in await PgGenerations(self.storage.pool).fetch_undropped():
             while await compact_lexical(self.storage.pool, generation.name, waits=True):
                 await asyncio.sleep(0)
-        await overwrite_destroyed_shares(
-            self.storage.pool, self.storage.key_file
-        )  # including those that a killed worker destroyed in the table only
+        # Including those that a killed worker destroyed in the table only.
+        await overwrite_destroyed_shares(self.storage.pool, self.storage.key_file)
         await self._scrub(tables, request)
 
     async def _run_round(
@@ -119,27 +118,18 @@ class DocumentEraser:
     ) -> None:
         # Withdrawn first, so that no query finds it while its data disappear.
         await self._withdraw(tables, request, documents)
-        await self._destroy_keys(
-            tables,
-            request,
-            [
-                *documents,
-                *await tables.fetch_event_ids(documents, before=await tables.fetch_time()),
-            ],
-        )
-        await asyncio.sleep(
-            CACHE_TTL_S + KEY_CACHE_MARGIN_S
-        )  # by then no process has the keys cached
+        events = await tables.fetch_event_ids(documents, before=await tables.fetch_time())
+        await self._destroy_keys(tables, request, [*documents, *events])
+        # By then no process has the keys cached.
+        await asyncio.sleep(CACHE_TTL_S + KEY_CACHE_MARGIN_S)
         drain_barrier = DrainBarrier(self.storage)
         # A build may take hours, so the data of serving generations are deleted before.
         if await drain_barrier.has_builds():
-            await self._delete_data(
-                tables, request, documents, await drain_barrier.wait_for_serving()
-            )
+            before = await drain_barrier.wait_for_serving()
+            await self._delete_data(tables, request, documents, before)
         before = await drain_barrier.wait_for_all()
-        await self._destroy_keys(
-            tables, request, documents
-        )  # events that were in `receive` got new keys
+        # Events that were in `receive` got new keys.
+        await self._destroy_keys(tables, request, documents)
         await self._delete_data(tables, request, documents, before)
         await tables.erase_late_jobs(documents, before=await drain_barrier.wait_for_all())
 
@@ -151,22 +141,24 @@ class DocumentEraser:
         If the tenant's events are readable, every document gets a withdrawal, so that the log alone
         names the erased ones.
         """
-        is_readable = (
-            await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
-        )
-        orders = await (
-            tables.fetch_latest_orders(request.tenant, documents)
-            if is_readable
-            else tables.fetch_unwithdrawn_orders(request.tenant, documents)
+        fetch_orders = (
+            tables.fetch_latest_orders
+            if await self._was_readable(request)
+            else tables.fetch_unwithdrawn_orders
         )
         await withdraw_documents(
             self.storage,
             self.clock,
             request.tenant,
-            orders,
+            await fetch_orders(request.tenant, documents),
             event_prefix=f"erase/{request.receipt_id}",
             reason=f"{REASON_PREFIX}{request.receipt_id}",
         )
+
+    async def _was_readable(self, request: ErasureRequested) -> bool:
+        """Return whether events of the tenant are or were unencrypted."""
+        keystore = PgKeystore(self.storage.pool)
+        return await keystore.fetch_readable_since(request.tenant) is not None
 
     async def _destroy_keys(
         self, tables: PgErasure, request: ErasureRequested, subjects: Iterable[UUID]
@@ -204,9 +196,7 @@ class DocumentEraser:
         )
         await self._destroy_keys(tables, request, [*traces.runs, *traces.feedback])
         await tables.erase_citing_records(request.receipt_id, traces)
-        is_readable = (
-            await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
-        )
+        is_readable = await self._was_readable(request)
         uploads = await self.storage.blobs.list_blobs(f"uploads/{request.tenant}/")
         for batch in _split_batches(documents, DOCUMENTS_PER_BATCH):
             events = await tables.fetch_event_ids(batch, before=before)
@@ -245,13 +235,9 @@ class DocumentEraser:
             await vacuum_tables(self.storage.pool, AFFECTED_TABLES)
             return
         scrub_result = await scrub_tables(self.storage.pool)
-        unscrubbed_tables = {
-            f"{UNSCRUBBED_PREFIX}{table}": 1 for table in scrub_result.remaining_tables
-        }
-        await tables.add_counts(
-            request.receipt_id,
-            {**unscrubbed_tables, WAL_MARKER: int(scrub_result.is_wal_remaining)},
-        )
+        counts = {f"{UNSCRUBBED_PREFIX}{table}": 1 for table in scrub_result.remaining_tables}
+        counts[WAL_MARKER] = int(scrub_result.is_wal_remaining)
+        await tables.add_counts(request.receipt_id, counts)
 
 
 def _split_batches(items: Sequence[T], max_size: int) -> Iterator[list[T]]:

@@ -15,7 +15,7 @@ from schemas.events import ErasureCompleted, ErasureRequested, FactRetracted
 from schemas.events.control import Scope
 from schemas.ids import content_id
 from schemas.ports.log import EventLog
-from schemas.topics import CONTROL, OUTCOMES, RAW, Record
+from schemas.topics import CONTROL, OUTCOMES, RAW
 from services.erasure.key_destruction import read_unsealed_events
 from services.publishing import EventPublisher
 from services.storage import Storage
@@ -74,18 +74,7 @@ class ErasureService:
         )
         event_id = content_id("event", "erasure", receipt)
         # Together, so that a rebuild does not restore facts whose events stay readable.
-        records = await self._build_retractions(tenant, scope, name)
-        records.append(
-            await self.publisher.encode(erasure, CE_SOURCE, str(receipt), event_id, tenant)
-        )
-        await self.publisher.log.append(records)
-        # Stage `erase` writes the same row when it consumes the event; until then the caller reads
-        # this one.
-        await PgErasureReceipts(self.pool).open(erasure)
-        return receipt
-
-    async def _build_retractions(self, tenant: str, scope: Scope, name: str) -> list[Record]:
-        return [
+        records = [
             await self.publisher.encode(
                 FactRetracted(fact_id=fact_id, tenant=tenant),
                 CE_SOURCE,
@@ -95,6 +84,14 @@ class ErasureService:
             )
             for fact_id in await PgErasure(self.pool).find_facts(tenant, scope, name)
         ]
+        records.append(
+            await self.publisher.encode(erasure, CE_SOURCE, str(receipt), event_id, tenant)
+        )
+        await self.publisher.log.append(records)
+        # Stage `erase` writes the same row when it consumes the event; until then the caller reads
+        # this one.
+        await PgErasureReceipts(self.pool).open(erasure)
+        return receipt
 
     async def get_receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None:
         row = await PgErasureReceipts(self.pool).find(tenant, receipt_id)
@@ -151,16 +148,10 @@ async def build_receipt(
         for counter in (EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER)
     }
     write_ahead = bool(counts.pop(WAL_MARKER, 0))
-    unscrubbed = sorted(
-        counter.removeprefix(UNSCRUBBED_PREFIX)
-        for counter in counts
-        if counter.startswith(UNSCRUBBED_PREFIX)
-    )
-    counts = {
-        counter: count
-        for counter, count in counts.items()
-        if not counter.startswith(UNSCRUBBED_PREFIX)
-    }
+    markers = [counter for counter in counts if counter.startswith(UNSCRUBBED_PREFIX)]
+    for marker in markers:
+        del counts[marker]
+    unscrubbed = sorted(marker.removeprefix(UNSCRUBBED_PREFIX) for marker in markers)
     since = await PgKeystore(storage.pool).fetch_readable_since(request.tenant)
     # On the Postgres log the erasure deletes the records of `outcomes` itself (ADR 10).
     unsealed_topics = (RAW,) if storage.log.is_in_database else (RAW, OUTCOMES)

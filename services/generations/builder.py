@@ -100,15 +100,12 @@ class GenerationBuilder:
         try:
             # The build's own lock: a removal must not overlap a build of the same generation.
             async with PgGenerationBuilds(self.build_pool).try_lock(name) as is_owner:
-                if (
-                    is_owner
-                    and not (
-                        removal := await finish_drop(self.build_pool, self.storage.log, name)
-                    ).removed
-                ):
-                    log.info(
-                        "generation_removal_blocked", generation=name, holder=removal.blocked_by
-                    )
+                removal = (
+                    await finish_drop(self.build_pool, self.storage.log, name) if is_owner else None
+                )
+                if removal and not removal.removed:
+                    holder = removal.blocked_by
+                    log.info("generation_removal_blocked", generation=name, holder=holder)
         except TransientError as error:
             log.warning(
                 "generation_removal_postponed",
@@ -118,27 +115,17 @@ class GenerationBuilder:
             )
 
     async def _run_build(self, build: GenerationBuild) -> None:
-        build_store = PgGenerationBuilds(self.build_pool)
+        build_store, name = PgGenerationBuilds(self.build_pool), build.generation.name
         try:
             # A session lock, which Postgres releases if this worker dies.
-            async with build_store.try_lock(build.generation.name) as is_owner:
+            async with build_store.try_lock(name) as is_owner:
                 if is_owner:
                     await self._build(build, build_store)
         except TransientError as error:
-            log.warning(
-                "build_postponed",
-                generation=build.generation.name,
-                code=error.code,
-                detail=error.detail,
-            )
+            log.warning("build_postponed", generation=name, code=error.code, detail=error.detail)
         except AnabranchError as error:
-            log.error(
-                "build_failed",
-                generation=build.generation.name,
-                code=error.code,
-                detail=error.detail,
-            )
-            await build_store.record_failure(build.generation.name, error)
+            log.error("build_failed", generation=name, code=error.code, detail=error.detail)
+            await build_store.record_failure(name, error)
 
     async def _build(self, build: GenerationBuild, build_store: PgGenerationBuilds) -> None:
         generation = build.generation
@@ -156,24 +143,18 @@ class GenerationBuilder:
             barrier = await self._wait_until_settled(generation)
             # Before the build is marked, so that its stored cost is complete.
             await self.sync_builds()
-            await build_store.mark_built(
-                generation.name,
-                events=sum(
-                    [
-                        await self.storage.log.count_records(assignment.topic)
-                        for assignment in await self._list_assignments(generation)
-                    ]
-                ),
-                rows=await build_store.count_rows(generation.name),
-            )
-            await self.decisions.publish_built(
-                generation.name,
-                {
-                    topic: ends
-                    for topic, ends in barrier.items()
-                    if resolve_topic_generation(topic) != generation.name
-                },
-            )
+            counts = [
+                await self.storage.log.count_records(assignment.topic)
+                for assignment in await self._list_assignments(generation)
+            ]
+            rows = await build_store.count_rows(generation.name)
+            await build_store.mark_built(generation.name, events=sum(counts), rows=rows)
+            shared_ends = {
+                topic: ends
+                for topic, ends in barrier.items()
+                if resolve_topic_generation(topic) != generation.name
+            }
+            await self.decisions.publish_built(generation.name, shared_ends)
             # A switch refuses a generation whose state is still `building`.
             generations = PgGenerations(self.storage.pool)
             while (
@@ -261,9 +242,8 @@ async def check_retained(storage: Storage, live: str, *, read_by: str | None = N
     """
     missing = []
     for required in await fetch_first_needed_positions(storage.pool, live, read_by):
-        first = (await storage.log.fetch_offset_bounds(required.topic)).get(
-            required.partition, (0, 0)
-        )[0]
+        bounds = await storage.log.fetch_offset_bounds(required.topic)
+        first = bounds.get(required.partition, (0, 0))[0]
         if required.offset < first:
             missing.append(
                 f"{required.topic}, partition {required.partition}: offsets {required.offset} to "

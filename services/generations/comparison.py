@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import UUID
 
@@ -32,10 +32,9 @@ from retrieval.retriever import DryRun
 from schemas.errors import AnabranchError, InvalidRequest, TransientError
 from schemas.generations import Generation
 from schemas.judgements import GradedPassage
-from schemas.ports.engines import BlobStore
+from schemas.ports.engines import BlobStore, load_markdown
 from schemas.principals import Principal
 from schemas.questions import QueryRequest, SearchRequest
-from schemas.values import Transcript
 from services.query.retriever_pool import RetrieverPool
 from sql.catalog.runs import PgFeedback
 from sql.index.generations import PgGenerations, PgGenerationSummaries, unknown_generation_error
@@ -103,7 +102,7 @@ class GenerationComparer:
             tenant, request, [generation.name for generation in pair]
         )
         sides = [
-            replace(await self._load_side(tenant, generation, pair[0], queries), profile=profile)
+            await self._load_side(tenant, generation, pair[0], queries, profile)
             for generation, profile in zip(pair, (None, request.profile_b), strict=True)
         ]
         await self._warm_up(tenant, queries, sides)
@@ -215,18 +214,14 @@ class GenerationComparer:
                 if judgement.external_id is not None and judgement.document_id is None
             }
         )
-        documents = (
-            [
-                document
-                for generation_name in generation_names
-                for document in await self.passages.fetch_documents(
-                    generation_name, tenant, [], external_ids
-                )
-            ]
-            if external_ids
-            else []
-        )
-        return {name: document.id for document in documents for name in document.names}
+        return {
+            name: document.id
+            for generation_name in (generation_names if external_ids else ())
+            for document in await self.passages.fetch_documents(
+                generation_name, tenant, [], external_ids
+            )
+            for name in document.names
+        }
 
     async def _load_side(
         self,
@@ -234,6 +229,7 @@ class GenerationComparer:
         generation: Generation,
         reference: Generation,
         queries: Sequence[ComparisonQuery],
+        profile: str | None,
     ) -> ComparedGeneration:
         ids = sorted({judged.document_id for query in queries for judged in query.judgements})
         visible_documents = (
@@ -247,15 +243,11 @@ class GenerationComparer:
                 CandidateParent(parent.id, parent.char_start, parent.char_end)
                 for parent in await self.passages.fetch_parent_spans(generation.name, document.id)
             ]
-            text = (
-                document.markdown
-                if document.markdown is not None
-                else Transcript.decompress(await self.blobs.get(document.blob_key or "")).markdown
-            )
+            text = await load_markdown(document.markdown, document.blob_key, self.blobs)
             documents[document.id] = CandidateDocument(
                 document.id, document.revision, text, parents, has_judged_text
             )
-        return ComparedGeneration(generation, documents)
+        return ComparedGeneration(generation, documents, profile)
 
     async def _run_query(
         self,

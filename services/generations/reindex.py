@@ -27,7 +27,6 @@ from sql.index.generations import (
     GenerationBuild,
     PgGenerationBuilds,
     PgGenerations,
-    no_live_generation_error,
     unknown_generation_error,
 )
 
@@ -47,7 +46,7 @@ async def start_rebuild(
     stores the live generation's settings for the new one. Raises TransientError with code
     NO_GENERATION, PermanentError with code NOT_RETAINED and the missing range.
     """
-    live = await fetch_live_generation(storage)
+    live = await PgGenerations(storage.pool).resolve(None)
     build_store = PgGenerationBuilds(storage.pool)
     # A concurrent request waits here and finds the build of the first one.
     async with build_store.lock_decision():
@@ -192,14 +191,11 @@ class ReindexService:
         Raises NotFound, InvalidRequest for a generation that is built.
         """
         if (build := await self.get_build(name))["state"] not in ("building", "shadow"):
-            remedy = (
-                "Pace applies to builds only. To remove a standby generation, run `anabranch "
-                "generations drop`."
-            )
             raise InvalidRequest(
                 f"Generation {name} is not being built; its state is {build['state']}.",
                 code="GENERATION_IS_BUILT",
-                remedy=remedy,
+                remedy="Pace applies to builds only. To remove a standby generation, run "
+                "`anabranch generations drop`.",
             )
         await PgGenerationBuilds(self.storage.pool).set_pace(name, pace)
         return await self.get_build(name)
@@ -208,7 +204,7 @@ class ReindexService:
     async def _open_target(
         self, assignments: Sequence[str]
     ) -> AsyncIterator[tuple[Generation, IndexConfig, Engines]]:
-        live = await fetch_live_generation(self.storage)
+        live = await PgGenerations(self.storage.pool).resolve(None)
         async with self.targets.open_target(live, assignments) as (config, engines):
             yield live, config, engines
 
@@ -217,26 +213,16 @@ class ReindexService:
     ) -> ReindexPlan:
         stages = find_changed_stages(live, compute_chain_fingerprints(config, get_stage_versions()))
         if not stages:
-            remedy = (
-                "List the settings with `anabranch config schema`, or rebuild the same index "
-                "with `anabranch rebuild`."
-            )
             raise InvalidRequest(
                 f"These settings build the same index as {live.name}.",
                 code="NOTHING_CHANGES",
-                remedy=remedy,
+                remedy="List the settings with `anabranch config schema`, or rebuild the same "
+                "index with `anabranch rebuild`.",
             )
         plan = await ReindexPlanner(self.storage, live, engines).plan(
             stages, config.embed.dimension
         )
         return replace(plan, settings=diff_settings(live.config, config))
-
-
-async def fetch_live_generation(storage: Storage) -> Generation:
-    live = await PgGenerations(storage.pool).fetch_live()
-    if live is None:
-        raise no_live_generation_error()
-    return live
 
 
 def _format_build(build: GenerationBuild) -> dict[str, Any]:
@@ -247,8 +233,5 @@ def _format_build(build: GenerationBuild) -> dict[str, Any]:
     return {
         "generation": build.generation.name,
         "state": build.generation.state,
-        **{
-            name: getattr(build, name)
-            for name in (*names, "rows", "error", "started_at", "built_at")
-        },
+        **{name: getattr(build, name) for name in names},
     }

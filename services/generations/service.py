@@ -25,7 +25,6 @@ from sql.index.generations import (
     PgCalibrations,
     PgGenerations,
     PgGenerationSummaries,
-    no_live_generation_error,
     unknown_generation_error,
 )
 from sql.index.partitions import (
@@ -76,7 +75,7 @@ class GenerationService:
             return _format_switch(
                 await switch_generation(self.pool, name, self.decisions.publish_promoted), None
             )
-        live = await self._fetch_live_name()
+        live = (await PgGenerations(self.pool).resolve(None)).name
         report = await self.comparer.compare(tenant, live, name, request.comparison)
         failures = (
             [f"{name} is already live"] if live == name else list_violations(request.gate, report)
@@ -114,24 +113,18 @@ class GenerationService:
 
     async def roll_back(self, expected_live: str | None) -> dict[str, Any]:
         """Raises as `promote` does."""
-        if expected_live is not None and expected_live != (live := await self._fetch_live_name()):
-            remedy = "Roll back without a name, or promote a generation."
+        live = (await PgGenerations(self.pool).resolve(None)).name if expected_live else None
+        if expected_live != live:
             raise InvalidRequest(
                 f"{expected_live} is not live; {live} is.",
                 code="GENERATION_NOT_LIVE",
-                remedy=remedy,
+                remedy="Roll back without a name, or promote a generation.",
             )
         return _format_switch(await roll_back(self.pool, self.decisions.publish_promoted), None)
 
     async def drop(self, name: str) -> dict[str, Any]:
         """Raises NotFound, PermanentError with code GENERATION_IS_LIVE."""
         return asdict(await remove_generation(self.pool, self.log, self.decisions, name))
-
-    async def _fetch_live_name(self) -> str:
-        live = await PgGenerations(self.pool).fetch_live()
-        if live is None:
-            raise no_live_generation_error()
-        return live.name
 
 
 def _resolve_visible_tenant(caller: Principal) -> str | None:

@@ -94,15 +94,8 @@ class _AssignmentPlan:
     def assign(self, stage: Stage) -> Iterator[StageAssignment]:
         # One consumer group for all generations; this one only supplies the configuration.
         if stage.serves_all_generations:
-            yield StageAssignment(
-                stage,
-                stage.name,
-                self.serving[0],
-                format_group_name(stage.name, None),
-                stage.topic,
-                suppresses_outcomes=False,
-            )
-            for topic in self.producer_topics if stage.topic == RAW else ():
+            producer_topics = self.producer_topics if stage.topic == RAW else ()
+            for topic in (stage.topic, *producer_topics):
                 yield StageAssignment(
                     stage,
                     stage.name,
@@ -163,28 +156,25 @@ class _AssignmentPlan:
         suppresses_outcomes = generation.state not in SERVING_STATES
         output_topic = _resolve_topic(generation, stage.output_topic or stage.topic)
         owner = resolve_topic_generation(output_topic)
+        assignment = StageAssignment(
+            stage,
+            stage.name,
+            generation,
+            format_group_name(stage.name, generation.name),
+            topic,
+            suppresses_outcomes,
+        )
         # It owns the output topic, so one consumer both projects and emits.
         if owner == generation.name:
-            yield StageAssignment(
-                stage,
-                stage.name,
-                generation,
-                format_group_name(stage.name, generation.name),
-                topic,
-                suppresses_outcomes,
-            )
+            yield assignment
             return
         # Another generation emits these events; here they may still complete a revision.
         if stage.projects:
             reports = stage.react is not None and not suppresses_outcomes
-            yield StageAssignment(
-                replace(stage, react=_emit_outcomes_only if reports else None),
-                stage.name,
-                generation,
-                format_group_name(stage.name, generation.name),
-                topic,
-                suppresses_outcomes,
-                StageRole.REPORT_OUTCOMES if reports else StageRole.PROJECT,
+            yield replace(
+                assignment,
+                stage=replace(stage, react=_emit_outcomes_only if reports else None),
+                role=StageRole.REPORT_OUTCOMES if reports else StageRole.PROJECT,
             )
         if (
             stage.output_topic is not None
@@ -192,14 +182,7 @@ class _AssignmentPlan:
             and self._find_successor(stage.output_topic, output_topic) == generation
         ):
             # In the dropped owner's group, to continue at its offset.
-            yield StageAssignment(
-                stage,
-                stage.name,
-                generation,
-                format_group_name(stage.name, owner),
-                topic,
-                suppresses_outcomes,
-            )
+            yield replace(assignment, group=format_group_name(stage.name, owner))
 
     def _find_successor(self, base_topic: str, topic: str) -> Generation:
         """Find the generation that emits to a topic.

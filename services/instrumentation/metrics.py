@@ -215,14 +215,10 @@ class Metrics:
             "useful": feedback.useful is True,
             "not_useful": feedback.useful is False,
             "graded": bool(feedback.list_grades()),
+            "corrected": feedback.corrected_answer is not None,
+            "note": feedback.note is not None,
         }
-        for kind, is_given in (
-            kinds
-            | {
-                "corrected": feedback.corrected_answer is not None,
-                "note": feedback.note is not None,
-            }
-        ).items():
+        for kind, is_given in kinds.items():
             if is_given:
                 self.feedback.labels(kind).inc()
 
@@ -300,19 +296,8 @@ log = structlog.get_logger(__name__)
 LOGGED_FIELDS = ("document_id", "tenant", "event_id", "source", "chunks_count", "code")
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomeLoggingLog:
-    """Log one line per published outcome. No text of a document enters it."""
-
-    inner: RecordAppender
-
-    async def append(self, records: Sequence[Record]) -> list[Position]:
-        positions = await self.inner.append(records)
-        log_outcomes(records)
-        return positions
-
-
 def log_outcomes(records: Sequence[Record]) -> None:
+    """Log one line per published outcome. No text of a document enters it."""
     for record in records:
         if record.topic == OUTCOMES:
             outcome = json.loads(record.value or b"{}")

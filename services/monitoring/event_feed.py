@@ -17,6 +17,7 @@ from processors import TOPICS
 from schemas.errors import AnabranchError, CursorAhead, TransientError
 from schemas.event_feed import EventBucket, EventCounts, FeedFilter, FeedMessage, LogEntry, LogPage
 from schemas.events import EventData
+from schemas.ids import parse_uuid
 from schemas.ports.feed import FeedRecord, RecordFeed
 from schemas.principals import Principal
 from schemas.topics import CONTROL, RAW, StoredRecord, get_base_topic
@@ -61,7 +62,7 @@ class LogEntryBuilder:
             name: value.decode(errors="replace") for name, value in stored.record.headers.items()
         }
         record_tenant = resolve_tenant(stored)
-        record_document = _parse_uuid(headers.get("ce_document"))
+        record_document = parse_uuid(headers.get("ce_document"))
         if record_tenant not in (None, tenant) or (
             document is not None and record_document != document
         ):
@@ -113,13 +114,6 @@ class LogEntryBuilder:
         # It stays in the list, so that the feed shows no gap.
         except AnabranchError as error:
             return {"unreadable": error.detail}
-
-
-def _parse_uuid(text: str | None) -> UUID | None:
-    try:
-        return UUID(text) if text else None
-    except ValueError:
-        return None
 
 
 PAGE_SIZE = 200

@@ -23,7 +23,7 @@ from services.storage import Storage
 from sql.catalog.documents import PgDocuments
 from sql.catalog.listings import PgListings
 from sql.errors import LOCK_TIMEOUT_CODE
-from sql.index.generations import PgGenerations, no_live_generation_error
+from sql.index.generations import PgGenerations
 from sql.operations.monitoring import (
     fetch_blocking_transactions,
     fetch_stage_activity,
@@ -201,15 +201,14 @@ class MonitoringService:
             },
             "open_streams": {
                 "events": self.count_event_streams(),
-                "answers": self._count_answer_streams(),
+                "answers": int(
+                    self.metrics.registry.get_sample_value("anabranch_sse_clients") or 0
+                ),
             },
             "tenants": await list_tenants(self.storage.pool)
             if caller.has_role("operator")
             else None,
         }
-
-    def _count_answer_streams(self) -> int:
-        return int(self.metrics.registry.get_sample_value("anabranch_sse_clients") or 0)
 
     def _list_circuits(self) -> dict[str, str]:
         """Return the state of each model server's circuit, as this process sees it."""
@@ -344,9 +343,6 @@ class ReadinessService:
         return "answers"
 
     async def _check_generation(self) -> str:
-        live = await PgGenerations(self.storage.pool).fetch_live()
-        if live is None:
-            raise no_live_generation_error()
         # Prepares the retriever if necessary, so that a ready server can answer.
         async with self.retrievers.acquire(None) as (name, _):
             return name

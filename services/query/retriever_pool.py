@@ -21,12 +21,7 @@ from schemas.ports.engines import Embedder, QueryEmbedding, TextEmbedding, Token
 from services.background_tasks import run_in_background
 from services.engines import make_outdated_error
 from sql.database import Pool
-from sql.index.generations import (
-    PgGenerations,
-    generation_not_built_error,
-    no_live_generation_error,
-    unknown_generation_error,
-)
+from sql.index.generations import PgGenerations, generation_not_built_error
 from sql.invalidation import PgIndexChanges
 
 INVALIDATION_INTERVAL_S = 1.0
@@ -110,7 +105,9 @@ class RetrieverPool:
         Raises NotFound, InvalidRequest for a generation that is not built, TransientError with code
         NO_GENERATION, and the errors of `prepare_retriever`.
         """
-        generation = await self._resolve_generation(name)
+        generation = await self.generations.resolve(name)
+        if generation.state == "building":
+            raise generation_not_built_error(generation.name)
         pooled = await self._get_or_prepare(generation)
         if pooled.retriever is None:
             assert pooled.error is not None
@@ -157,19 +154,6 @@ class RetrieverPool:
         """Replace every retriever by a new one. Running queries finish with the one they have."""
         self.replaced += self.retrievers.values()
         self.retrievers.clear()
-
-    async def _resolve_generation(self, name: str | None) -> Generation:
-        if name is None:
-            live = await self.generations.fetch_live()
-            if live is None:
-                raise no_live_generation_error()
-            return live
-        named = await self.generations.fetch(name)
-        if named is None or named.state == "dropped":
-            raise unknown_generation_error(name)
-        if named.state == "building":
-            raise generation_not_built_error(name)
-        return named
 
     async def _get_or_prepare(self, generation: Generation) -> PooledRetriever:
         """Return the retriever, or prepare it, one at a time.

@@ -124,10 +124,8 @@ class QueryService:
         return await self._measure(
             "search",
             run,
-            lambda: self._with_retriever(
-                request,
-                lambda retriever, name: retriever.search(caller, request, run, generation=name),
-            ),
+            request,
+            lambda retriever, name: retriever.search(caller, request, run, generation=name),
             self.select_profile(request).run.timeout_s,
         )
 
@@ -146,11 +144,9 @@ class QueryService:
             return await self._measure(
                 "query",
                 run,
-                lambda: self._with_retriever(
-                    request,
-                    lambda retriever, name: retriever.query(
-                        caller, request, run, on_progress, generation=name
-                    ),
+                request,
+                lambda retriever, name: retriever.query(
+                    caller, request, run, on_progress, generation=name
                 ),
                 timeout_s,
             )
@@ -178,11 +174,16 @@ class QueryService:
             return await run_query(retriever, name)
 
     async def _measure(
-        self, kind: str, run: UUID, run_query: Callable[[], Awaitable[R]], timeout_s: float | None
+        self,
+        kind: str,
+        run: UUID,
+        request: SearchRequest,
+        run_query: Callable[[Retriever, str], Awaitable[R]],
+        timeout_s: float | None,
     ) -> R:
         started_at = time.perf_counter()
         try:
-            response = await _run_within(timeout_s, run_query)
+            response = await _run_within(timeout_s, self._with_retriever(request, run_query))
         except AnabranchError as error:
             self.metrics.record_failed_query()
             log.warning(
@@ -206,12 +207,12 @@ class QueryService:
         return response
 
 
-async def _run_within(timeout_s: float | None, run_query: Callable[[], Awaitable[R]]) -> R:
+async def _run_within(timeout_s: float | None, work: Awaitable[R]) -> R:
     """Run the query. Raises TransientError after `timeout_s`; None sets no limit."""
     limit = asyncio.timeout(timeout_s)
     try:
         async with limit:
-            return await run_query()
+            return await work
     except TimeoutError:
         if timeout_s is None or not limit.expired():
             raise

@@ -21,7 +21,7 @@ import structlog
 
 from schemas.errors import AnabranchError, NotFound, PermanentError, TransientError
 from schemas.events import DeadLetterClosed, DocumentSuperseded, Event
-from schemas.ids import content_id
+from schemas.ids import content_id, parse_uuid
 from schemas.ports.ledger import ClaimStatus, OrderingPolicy
 from schemas.topics import Record, StoredRecord
 from services.publishing import EventPublisher
@@ -115,18 +115,15 @@ class RecordFilter:
     def from_criteria(
         cls, criteria: Mapping[str, Any], tenant: str, collection_documents: frozenset[UUID] | None
     ) -> RecordFilter:
-        document_ids = criteria.get("document_ids")
-        requested_documents = frozenset(map(UUID, document_ids)) if document_ids else None
-        selected_documents = (
-            requested_documents & collection_documents
-            if requested_documents is not None and collection_documents is not None
-            else requested_documents
-            if collection_documents is None
-            else collection_documents
-        )
+        requested_documents = frozenset(map(UUID, criteria.get("document_ids") or ())) or None
+        selections = [
+            selection
+            for selection in (requested_documents, collection_documents)
+            if selection is not None
+        ]
         return cls(
             tenant,
-            selected_documents,
+            frozenset.intersection(*selections) if selections else None,
             _parse_time(criteria.get("since")),
             _parse_time(criteria.get("until")),
         )
@@ -138,14 +135,10 @@ class RecordFilter:
             self.until is not None and stored.appended_at >= self.until
         ):
             return False
-        return self.documents is None or _parse_document_id(stored.record.headers) in self.documents
-
-
-def _parse_document_id(headers: Mapping[str, bytes]) -> UUID | None:
-    try:
-        return UUID(headers.get("ce_document", b"").decode(errors="replace"))
-    except ValueError:
-        return None
+        if self.documents is None:
+            return True
+        header = stored.record.headers.get("ce_document", b"")
+        return parse_uuid(header.decode(errors="replace")) in self.documents
 
 
 def _parse_time(text: str | None) -> datetime | None:

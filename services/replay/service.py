@@ -12,7 +12,6 @@ from uuid import UUID
 
 from processors import STAGES
 from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
-from schemas.generations import Generation
 from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.log import EventLog
 from schemas.replay_requests import (
@@ -25,8 +24,8 @@ from schemas.replay_requests import (
 from schemas.topics import Position, StoredRecord
 from services.replay.replay_worker import close_dead_letters, load_record_filter
 from services.storage import Storage
-from sql.index.generations import PgGenerations, no_live_generation_error, unknown_generation_error
-from sql.operations.replays import OpenDeadLetter, PgReplays, Replay, ReplayCounts
+from sql.index.generations import PgGenerations
+from sql.operations.replays import OpenDeadLetter, PgReplays, Replay
 from streams.stage import Stage
 
 NO_DEAD_LETTERS_REMEDY = "List open dead letters with GET /v1/dead-letters."
@@ -78,18 +77,17 @@ class ReplayService:
         if request.dry_run:
             return body
         for (stage, failed_generation), group_letters in groups.items():
-            replay_criteria = criteria | {"failed_in": failed_generation}
-            event_ids = tuple(dead_letter.event_id for dead_letter in group_letters)
             target = targets[stage, failed_generation]
             assert not isinstance(target, InvalidRequest)
-            replay = self._build_replay(
+            replay = Replay(
+                self.fresh_id(),
                 tenant,
                 "redrive",
                 stage,
                 target,
-                replay_criteria,
+                criteria | {"failed_in": failed_generation},
                 request.per_second,
-                dead_letter_ids=event_ids,
+                tuple(dead_letter.event_id for dead_letter in group_letters),
             )
             await PgReplays(self.storage.pool).insert(replay, len(group_letters))
             body["replays"].append(replay.id)
@@ -106,7 +104,7 @@ class ReplayService:
         own_generation = await PgGenerations(self.storage.pool).fetch(dead_letter.generation)
         if own_generation is not None and own_generation.state != "dropped":
             return own_generation.name
-        live = await self._fetch_generation(None)
+        live = await PgGenerations(self.storage.pool).resolve(None)
         if dead_letter.position.topic in {
             live.topics.get(stage.topic, stage.topic)
             for stage in STAGES
@@ -140,7 +138,7 @@ class ReplayService:
         generation = (
             None
             if stage.serves_all_generations
-            else await self._fetch_generation(request.generation)
+            else await PgGenerations(self.storage.pool).resolve(request.generation)
         )
         topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
         # Fixed now: events that are appended later are not part of the replay.
@@ -173,7 +171,8 @@ class ReplayService:
             return {**estimate, "replay_id": None, "events_chosen": count}
         if missing:
             raise build_not_retained_error(topic, missing, starts, ends)
-        replay = self._build_replay(
+        replay = Replay(
+            self.fresh_id(),
             tenant,
             "replay",
             stage.name,
@@ -239,46 +238,6 @@ class ReplayService:
                 remedy=NO_DEAD_LETTERS_REMEDY,
             )
         return dead_letters
-
-    async def _fetch_generation(self, name: str | None) -> Generation:
-        generations = PgGenerations(self.storage.pool)
-        if name is None:
-            if (live := await generations.fetch_live()) is None:
-                raise no_live_generation_error()
-            return live
-        named = await generations.fetch(name)
-        if named is None or named.state == "dropped":
-            raise unknown_generation_error(name)
-        return named
-
-    def _build_replay(
-        self,
-        tenant: str,
-        kind: str,
-        stage: str,
-        generation: str | None,
-        criteria: Mapping[str, Any],
-        rate: float | None,
-        **range_fields: Any,
-    ) -> Replay:
-        fields: dict[str, Any] = {
-            "dead_letter_ids": None,
-            "topic": None,
-            "starts": {},
-            "ends": {},
-            "positions": {},
-        } | range_fields
-        return Replay(
-            id=self.fresh_id(),
-            tenant=tenant,
-            kind=kind,
-            stage=stage,
-            generation=generation,
-            selection=criteria,
-            per_second=rate,
-            counts=ReplayCounts(),
-            **fields,
-        )
 
 
 def resolve_offset_range(

@@ -73,12 +73,11 @@ class SourceService:
         if existing is not None and not (existing["removed"] and _belongs_to(existing, tenant)):
             # Names are unique across tenants: settings, replication slots and leases use them. The
             # error does not reveal the owner.
-            remedy = (
-                "Take another name. If `anabranch source list` shows it, `anabranch source "
-                f"remove {request.name}` frees it for this tenant."
-            )
             raise InvalidRequest(
-                f"The name {request.name!r} is taken.", code="SOURCE_EXISTS", remedy=remedy
+                f"The name {request.name!r} is taken.",
+                code="SOURCE_EXISTS",
+                remedy="Take another name. If `anabranch source list` shows it, `anabranch source "
+                f"remove {request.name}` frees it for this tenant.",
             )
         self._check_request(request)
         spec = SourceSpec(**dict(request), tenant=tenant)
@@ -198,12 +197,11 @@ def check_folder(
 ) -> None:
     # Resolved, so that a symbolic link cannot lead out of an allowed folder.
     if not any(Path(folder.path).resolve().is_relative_to(root) for root in allowed):
-        remedy = (
-            "Run `anabranch source add folder` where the server's data folder is (--data), or "
-            "name it in ANABRANCH_INGEST__FOLDERS of API and worker."
-        )
         raise error(
-            f"Folder {folder.path} may not be watched.", code="FORBIDDEN_FOLDER", remedy=remedy
+            f"Folder {folder.path} may not be watched.",
+            code="FORBIDDEN_FOLDER",
+            remedy="Run `anabranch source add folder` where the server's data folder is (--data), "
+            "or name it in ANABRANCH_INGEST__FOLDERS of API and worker.",
         )
 
 

@@ -59,13 +59,6 @@ class SourceReader(Protocol):
 
 
 @dataclass(slots=True)
-class SourceEpochs:
-    """Epoch of every source that was reset, for stage `receive`."""
-
-    epochs: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class SourceSupervisor:
     """Run until cancelled. A failed source reports its error in its status and is retried."""
 
@@ -77,7 +70,8 @@ class SourceSupervisor:
     close_down: Callable[[DeclaredSource], Any]
     """Clean up after a removed source. Idempotent."""
     owner: UUID
-    source_epochs: SourceEpochs
+    source_epochs: dict[str, int]
+    """Epoch of every source that was reset, for stage `receive`."""
     running_sources: dict[str, tuple[DeclaredSource, asyncio.Task[None]]] = field(
         default_factory=dict
     )
@@ -107,7 +101,7 @@ class SourceSupervisor:
 
     async def _reconcile(self) -> None:
         sources = {source.spec.name: source for source in await self.declarations.fetch_sources()}
-        self.source_epochs.epochs.update(await self.declarations.fetch_epochs())
+        self.source_epochs.update(await self.declarations.fetch_epochs())
         # A changed declaration is a different source: stop its reader and start another one.
         await self._stop(
             [
@@ -200,17 +194,10 @@ class SourceSupervisor:
     async def _report_failure(
         self, source: DeclaredSource, code: str, detail: str, remedy: str
     ) -> None:
-        log.warning(
-            "source_failed", source=source.spec.name, code=code, detail=detail, remedy=remedy
-        )
-        status: Mapping[str, Any] = {
-            "state": "failed",
-            "code": code,
-            "detail": detail,
-            "remedy": remedy,
-        }
+        failure = {"code": code, "detail": detail, "remedy": remedy}
+        log.warning("source_failed", source=source.spec.name, **failure)
         try:
-            await self.store.set_note(source.spec.name, "status", status)
+            await self.store.set_note(source.spec.name, "status", {"state": "failed", **failure})
         except TransientError as error:
             log.debug("source_status_not_stored", source=source.spec.name, detail=error.detail)
 
@@ -390,11 +377,13 @@ class SourceReaderFactory:
         check_table(table)
         dsn = self._resolve_dsn(spec)
         if dsn is None:
-            remedy = f"Set {format_dsn_setting(spec.name)} in the worker's environment."
             raise ConfigurationError(
-                f"Source {spec.name!r} has no database URL.", code="SOURCE_ADDRESS", remedy=remedy
+                f"Source {spec.name!r} has no database URL.",
+                code="SOURCE_ADDRESS",
+                remedy=f"Set {format_dsn_setting(spec.name)} in the worker's environment.",
             )
-        return PgChangeReader(dsn, *table.schema_and_table, format_slot_name(spec.name, table))
+        slot = table.slot or f"anabranch_{spec.name}".replace("-", "_")
+        return PgChangeReader(dsn, *table.schema_and_table, slot)
 
     def _resolve_dsn(self, spec: SourceSpec) -> str | None:
         """Read the database URL from the settings only.
@@ -425,7 +414,3 @@ class SourceReaderFactory:
             self.storage.log,
             self.clock,
         )
-
-
-def format_slot_name(name: str, table: PostgresSource) -> str:
-    return table.slot or f"anabranch_{name}".replace("-", "_")

@@ -30,7 +30,6 @@ from services.generations.stage_assignments import (
 )
 from services.instrumentation.metrics import (
     NotifyingLog,
-    OutcomeLoggingLog,
     OutcomeSuppressingLog,
     log_outcomes,
 )
@@ -280,7 +279,7 @@ class ConsumerSupervisor:
         runner_args: tuple[Any, ...] = (
             assignment.stage,
             build_ledger(assignment, pool),
-            NotifyingLog(OutcomeLoggingLog(event_log), self.instrumentation.count_published),
+            NotifyingLog(event_log, self._report_published),
             ports,
             # Event ids derive from the stage's name, so a successor has to emit under the original
             # one.

@@ -34,6 +34,15 @@ class PgGenerations(PgStore):
     async def fetch(self, name: str) -> Generation | None:
         return _parse_first(await self._fetch("generation", name))
 
+    async def resolve(self, name: str | None) -> Generation:
+        """Return the named generation, or the live one. Raises NotFound, also for a dropped one,
+        and TransientError with code NO_GENERATION.
+        """
+        generation = await (self.fetch_live() if name is None else self.fetch(name))
+        if generation is None or generation.state == "dropped":
+            raise no_live_generation_error() if name is None else unknown_generation_error(name)
+        return generation
+
     async def fetch_undropped(self) -> list[Generation]:
         return [
             Generation.model_validate(dict(row))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -38,12 +38,12 @@ class Replay:
     generation: str | None
     selection: Mapping[str, Any]
     per_second: float | None
-    dead_letter_ids: tuple[UUID, ...] | None
-    topic: str | None
-    starts: Mapping[int, int]
-    ends: Mapping[int, int]
-    positions: Mapping[int, int]
-    counts: ReplayCounts
+    dead_letter_ids: tuple[UUID, ...] | None = None
+    topic: str | None = None
+    starts: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    positions: Mapping[int, int] = field(default_factory=dict)
+    counts: ReplayCounts = field(default_factory=ReplayCounts)
 
 
 @dataclass(frozen=True, slots=True)

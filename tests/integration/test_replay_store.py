@@ -21,7 +21,6 @@ async def pool(database: str) -> AsyncIterator[Pool]:
 
 async def insert_replay(pool: Pool) -> UUID:
     replay = uuid4()
-    nothing: dict[int, int] = {}
     await PgReplays(pool).insert(
         Replay(
             replay,
@@ -34,8 +33,6 @@ async def insert_replay(pool: Pool) -> UUID:
             "ocr_done",
             {0: 0},
             {0: 1000},
-            nothing,
-            ReplayCounts(),
         ),
         1000,
     )

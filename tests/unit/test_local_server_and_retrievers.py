@@ -45,6 +45,7 @@ from services.instrumentation.metrics import Metrics
 from services.query import service
 from services.query.retriever_pool import RetrieverPool, open_retriever_pool
 from services.query.service import QUEUED_PER_SLOT, ConcurrencyLimiter, QueryService, RequestT
+from sql.index.generations import PgGenerations
 from tests.support.api_client import LOCAL_CALLER
 
 LOCAL_SERVER = ServerInfo(
@@ -199,6 +200,8 @@ class FakeGenerationStore:
 
     async def fetch(self, name: str) -> Generation | None:
         return next((one for one in self.generations if one.name == name), None)
+
+    resolve = PgGenerations.resolve
 
     async def fetch_undropped(self) -> list[Generation]:
         return [one for one in self.generations if one.state != "dropped"]

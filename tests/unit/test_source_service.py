@@ -17,7 +17,7 @@ from schemas.errors import AnabranchError, ConfigurationError, InvalidRequest, N
 from schemas.sources import DeclaredSource, SequenceReset, SourceRequest, SourceSpec
 from services.publishing import EventPublisher
 from services.sources.service import SourceService
-from services.sources.supervisor import SourceEpochs, SourceReader, SourceSupervisor
+from services.sources.supervisor import SourceReader, SourceSupervisor
 from streams.codec import Codec
 from tests.fakes.memory_log import MemoryLog
 from tests.fakes.memory_source_store import MemorySourceStore
@@ -246,7 +246,7 @@ async def run_supervisor(
     world: SupervisedSources,
     store: MemorySourceStore,
     monkeypatch: pytest.MonkeyPatch,
-    epochs: SourceEpochs | None = None,
+    epochs: dict[str, int] | None = None,
 ) -> AsyncIterator[SourceSupervisor]:
     for name in ("POLL_S", "RETRY_S"):
         monkeypatch.setattr(f"services.sources.supervisor.{name}", 0.001)
@@ -257,7 +257,7 @@ async def run_supervisor(
         world.caught_up,
         world.close_down,
         UUID(int=1),
-        epochs or SourceEpochs(),
+        {} if epochs is None else epochs,
     )
     running = asyncio.create_task(hosts.run())
     try:
@@ -331,8 +331,8 @@ async def test_readers_stop_when_the_session_is_lost(monkeypatch: pytest.MonkeyP
 
 
 async def test_ingress_receives_source_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, epochs = SupervisedSources(), SourceEpochs()
+    world, epochs = SupervisedSources(), dict[str, int]()
     world.sources = [make_declared_source()]
     async with run_supervisor(world, MemorySourceStore(), monkeypatch, epochs):
         await eventually(lambda: world.started)
-    assert epochs.epochs == {"shop/contracts": 2}
+    assert epochs == {"shop/contracts": 2}

@@ -16,6 +16,7 @@ from uuid import UUID
 from retrieval.ranking.channels import ChannelRequest
 from schemas.channels import GraphProfile
 from schemas.errors import AnabranchError, InvalidRequest
+from schemas.ids import parse_uuid
 from schemas.ports.graph import GraphQuery, GraphServer, no_graph_server_error
 from schemas.ports.search import EntitySeed, Hit
 
@@ -149,15 +150,8 @@ async def _run_cypher(
     if CHUNK_COLUMN not in found.columns:
         raise InvalidRequest(f"The result has no column {CHUNK_COLUMN}.", code="CYPHER_REJECTED")
     column = found.columns.index(CHUNK_COLUMN)
-    chunk_ids = dict.fromkeys(filter(None, (_parse_id(row[column]) for row in found.rows)))
+    chunk_ids = dict.fromkeys(filter(None, (parse_uuid(str(row[column])) for row in found.rows)))
     scores = {chunk_id: 1 / rank for rank, chunk_id in enumerate(chunk_ids, 1)}
     return await request.snapshot.search_graph_nodes(
         request.tenant, entities={}, chunks=scores, filters=request.filters, k=request.k
     )
-
-
-def _parse_id(value: object) -> UUID | None:
-    try:
-        return UUID(str(value))
-    except ValueError:
-        return None
