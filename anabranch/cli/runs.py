@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable
@@ -44,7 +45,7 @@ from anabranch.cli.query import (
     make_progress_printer,
     print_event_line,
 )
-from schemas.errors import ConfigurationError, InvalidRequest, TransientError
+from schemas.errors import InvalidRequest, TransientError
 from schemas.run_records import RunOutcome
 
 if TYPE_CHECKING:
@@ -130,24 +131,19 @@ def start(
         text: The question, quoted or as several words.
         follow: Print the steps and the answer as `stream` does. Required if no server runs.
     """
+    from anabranch.cli.server_connection import open_client, open_lasting_client
+
     body = options.to_request(join_question(text))
-    return call_api(common, lambda client: _start(body, follow, client, common))
 
+    async def start_run() -> int:
+        async with (open_client if follow else open_lasting_client)(common) as client:
+            run = await client.post("/v1/runs", body)
+            if follow:
+                common.print_note(f"run {run['run_id']}")
+                return await _follow(client, run["run_id"], common)
+            return common.show(run, lambda: print(run["run_id"]))
 
-async def _start(
-    body: dict[str, Any], follow: bool, client: ApiClient, common: RemoteOptions
-) -> int:
-    if client.is_ephemeral and not follow:
-        raise ConfigurationError(
-            "No server is running that could continue the run.",
-            code="NO_SERVER",
-            remedy="Start one with `anabranch up`, or add --follow.",
-        )
-    run = await client.post("/v1/runs", body)
-    if follow:
-        common.print_note(f"run {run['run_id']}")
-        return await _follow(client, run["run_id"], common)
-    return common.show(run, lambda: print(run["run_id"]))
+    return asyncio.run(start_run())
 
 
 @app.command
