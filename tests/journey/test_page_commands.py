@@ -89,7 +89,10 @@ def test_commands_of_the_pages_run(
             find("/v1/documents?text=Ferry", "document_id"),
             find("/v1/facts", "fact_id"),
         )
+        events = http.get(f"/v1/documents/{document()}/events").json()["items"]
+        accepted = max(event["offset"] for event in events if event["topic"] == "accepted")
         names: dict[str, Callable[[], str]] = {
+            "POSITION": lambda: f"accepted[0]@{accepted}",
             "RUN": lambda: runs[0],
             "RUN#2": lambda: f"{runs[0]}#1",
             "OTHER": lambda: runs[1],
