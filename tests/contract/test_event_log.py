@@ -57,14 +57,6 @@ class TestAppending:
             {position.offset for position in positions}
         )
 
-    async def test_key_always_maps_to_same_partition(self, case: LogCase) -> None:
-        first = await case.log.append(make_numbered_records(range(20)))
-        again = await case.log.append(make_numbered_records(range(20)))
-        assert [position.partition for position in first] == [
-            position.partition for position in again
-        ]
-        assert len({position.partition for position in first}) == case.partitions
-
     async def test_partitioner_matches_kafka_java_client(self, case: LogCase) -> None:
         positions = await case.log.append(
             [
@@ -302,14 +294,6 @@ class TestSubscribing:
             await eventually(lambda: len(one.records) == len(two.records) == 20)
         assert await case.log.fetch_committed_offsets("two", TOPIC) == {}
 
-    async def test_unacknowledged_records_are_redelivered(self, case: LogCase) -> None:
-        await case.log.append(make_numbered_records(range(20)))
-        async with run_subscription(case.subscriber, "g", TOPIC) as first:
-            await eventually(lambda: len(first.records) == 20)
-        async with run_subscription(case.other_subscriber, "g", TOPIC) as second:
-            await eventually(lambda: len(second.records) == 20)
-        assert sorted(read_numbers(second.records)) == list(range(20))
-
     async def test_subscription_resumes_after_acknowledged_prefix(self, case: LogCase) -> None:
         positions = await case.log.append(make_numbered_records(range(20), key=b"one"))
         partition, middle = positions[0].partition, positions[12].offset
@@ -342,10 +326,6 @@ class TestSubscribing:
         oldest = await case.log.read_at(positions[13])
         assert oldest is not None
         assert await case.log.fetch_oldest_pending_time("g", TOPIC) == oldest.appended_at
-
-    async def test_new_group_has_no_acknowledged_offsets(self, case: LogCase) -> None:
-        await case.log.append(make_numbered_records(range(5)))
-        assert await case.log.fetch_committed_offsets("nobody", TOPIC) == {}
 
     async def test_offsets_are_committed_while_subscription_runs(self, case: LogCase) -> None:
         await case.log.append(make_numbered_records(range(20)))
@@ -451,17 +431,6 @@ class TestGroupSharing:
             await case.log.append(make_numbered_records(range(100, 200)))
             await eventually(lambda: count_distinct(one, two) == 200)
             assert len(two.open_sinks) == case.partitions
-
-    async def test_new_member_resumes_after_stopped_member(self, case: LogCase) -> None:
-        async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as one:
-            await case.log.append(make_numbered_records(range(100)))
-            await eventually(lambda: len(one.records) == 100)
-        await case.log.append(make_numbered_records(range(100, 200)))
-        async with run_subscription(
-            case.other_subscriber, "g", TOPIC, auto_acknowledge=True
-        ) as two:
-            await eventually(lambda: len(two.records) == 100)
-        assert sorted(read_numbers(two.records)) == list(range(100, 200))
 
 
 def count_distinct(*readers: SubscriptionReader) -> int:

@@ -350,27 +350,25 @@ FILTERED = [
     ],
 )
 async def test_every_channel_applies_the_filters(
-    world: SearchWorld, filters: Filters, found: str
+    world: SearchWorld, monkeypatch: pytest.MonkeyPatch, filters: Filters, found: str
 ) -> None:
+    """Few documents are listed before the search, many are looked up hit by hit."""
     await world.add(*FILTERED)
     for document in FILTERED:
         await world.mention(document, 0, "lobster")
-    async with world.search.open_snapshot() as snapshot:
-        lexical = await snapshot.search_lexical(
-            "default", "lobster", language="en", filters=filters, k=9, budget=5000
-        )
-        semantic = await snapshot.search_semantic(
-            "default", np.array([1.0, 0, 0, 0], np.float32), filters=filters, k=9
-        )
-        graph = await snapshot.search_graph(
-            "default",
-            [EntitySeed("name", "lobster", 1.0)],
-            GraphWalk(1, 5),
-            filters=filters,
-            k=9,
-        )
-        for hits in (lexical.hits, semantic, graph):
-            assert {place for place, _ in await locate(snapshot, hits)} == set(found)
+    east, seed = np.array([1.0, 0, 0, 0], np.float32), EntitySeed("name", "lobster", 1.0)
+    for listed in (2_000, 0):
+        monkeypatch.setattr("sql.index.snapshot.MAX_LISTED_DOCUMENTS", listed)
+        async with world.search.open_snapshot() as snapshot:
+            lexical = await snapshot.search_lexical(
+                "default", "lobster", language="en", filters=filters, k=9, budget=5000
+            )
+            semantic = await snapshot.search_semantic("default", east, filters=filters, k=9)
+            graph = await snapshot.search_graph(
+                "default", [seed], GraphWalk(1, 5), filters=filters, k=9
+            )
+            for hits in (lexical.hits, semantic, graph):
+                assert {place for place, _ in await locate(snapshot, hits)} == set(found)
 
 
 async def test_semantic_order_is_cosine_similarity(world: SearchWorld) -> None:

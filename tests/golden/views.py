@@ -10,7 +10,6 @@ from typing import Any
 
 from sql.database import Pool
 
-LIVE_GENERATION = "generation = (select name from live_generation)"
 VISIBLE_JOIN = (
     "join live_generation g on g.name = t.generation join visible v using (generation, "
     "document_id, ord) join documents d on d.id = t.document_id"

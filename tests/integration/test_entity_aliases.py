@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from uuid import UUID
 
-from schemas.events import EntityAmended, ErasureCompleted, ErasureRequested
+from schemas.events import EntityAmended
 from schemas.events.control import Scope
 from schemas.rows import EventRow
 from sql.inbox.shared_rows import write_shared_rows
 from sql.index.entities import PgEntities
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import SampleDocument, insert_documents, insert_mention
+from tests.support.ledger_events import make_erasure_rows
 from tests.support.search_stack import SearchStack, open_search_stack
 
 
@@ -119,7 +119,7 @@ async def test_similar_names_are_found_by_their_beginning_in_one_tenant(database
 
 
 async def test_rebuild_restores_no_alias_of_an_erased_tenant(database: str) -> None:
-    now, receipt = datetime.now(UTC), UUID(int=9)
+    receipt = UUID(int=9)
     async with open_search_stack(database) as stack:
         aliases = [
             EventRow(
@@ -133,26 +133,8 @@ async def test_rebuild_restores_no_alias_of_an_erased_tenant(database: str) -> N
         ]
         scopes: tuple[Scope, ...] = ("collection", "tenant")
         for scope in scopes:
-            request = ErasureRequested(
-                receipt_id=receipt,
-                tenant="default",
-                scope=scope,
-                subject="default",
-                requested_at=now,
-            )
-            completed = ErasureCompleted(
-                receipt_id=receipt,
-                tenant="default",
-                documents=1,
-                removed={},
-                events=0,
-                method="nothing",
-                remains=[],
-                completed_at=now,
-            )
-            await write_shared_rows(
-                stack.connection, [*aliases, EventRow(request), EventRow(completed, 8)]
-            )
+            erasure = make_erasure_rows(scope, receipt, 8)
+            await write_shared_rows(stack.connection, [*aliases, *erasure])
             left = await stack.connection.fetch("select alias from entity_aliases order by 1")
             erased = ["Erased"] if scope == "collection" else []
             assert [row["alias"] for row in left] == [*erased, "Foreign", "Later"]

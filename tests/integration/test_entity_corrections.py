@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -17,8 +16,6 @@ from schemas.events import (
     EntityMerged,
     EntityRetyped,
     EntitySplit,
-    ErasureCompleted,
-    ErasureRequested,
 )
 from schemas.ids import content_id, make_entity_id
 from schemas.ports.ledger import ProjectedEvent
@@ -39,7 +36,7 @@ from tests.support.document_rows import (
     insert_mention,
     insert_relation,
 )
-from tests.support.ledger_events import make_chunked
+from tests.support.ledger_events import make_chunked, make_erasure_rows
 from tests.support.search_stack import SearchStack, open_search_stack
 
 SHORT, LONG, MARIA = (
@@ -445,7 +442,6 @@ async def test_rebuild_by_any_decisions_gives_the_same_entities(seed: int, datab
 
 
 async def test_erasure_of_the_tenant_takes_its_corrections(database: str) -> None:
-    now, receipt = datetime.now(UTC), UUID(int=9)
     async with open_search_stack(database) as stack:
         await insert_network(stack)
         before = await list_names(stack)
@@ -454,28 +450,7 @@ async def test_erasure_of_the_tenant_takes_its_corrections(database: str) -> Non
             merge(SHORT, LONG, 5),
             retype(MARIA, "ORG", 5),
             retype(MARIA, "ORG", 5, tenant="other"),
-            EventRow(
-                ErasureRequested(
-                    receipt_id=receipt,
-                    tenant="default",
-                    scope="tenant",
-                    subject="default",
-                    requested_at=now,
-                )
-            ),
-            EventRow(
-                ErasureCompleted(
-                    receipt_id=receipt,
-                    tenant="default",
-                    documents=1,
-                    removed={},
-                    events=0,
-                    method="nothing",
-                    remains=[],
-                    completed_at=now,
-                ),
-                8,
-            ),
+            *make_erasure_rows("tenant", UUID(int=9), 8),
         )
         left = await stack.connection.fetch("select tenant from entity_corrections")
         assert [row["tenant"] for row in left] == ["other"]

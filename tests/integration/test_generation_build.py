@@ -129,15 +129,7 @@ async def test_aborted_build_releases_everything_while_engine_hangs(
     database: str, tmp_path: Path
 ) -> None:
     sulking = StallingEmbedder()
-
-    def engines(config: IndexConfig) -> Overrides:
-        return (
-            replace(make_overrides(config), embedder=sulking)
-            if config.embed.engine == "openai"
-            else make_overrides(config)
-        )
-
-    async with run_pipeline(tmp_path, database, Overrides(for_config=engines)) as at_work:
+    async with run_pipeline(tmp_path, database, stall_openai(sulking)) as at_work:
         await at_work.push_and_wait(
             {f"doc-{number}": f"Number {number}.\n{WORDS}" for number in range(40)}
         )
@@ -234,21 +226,23 @@ class StallingEmbedder(NullEmbedder):
         return await super().embed(texts)
 
 
+def stall_openai(embedder: StallingEmbedder) -> Overrides:
+    """Return overrides with this embedder for generations of the engine `openai`."""
+
+    def engines(config: IndexConfig) -> Overrides:
+        plain = make_overrides(config)
+        return replace(plain, embedder=embedder) if config.embed.engine == "openai" else plain
+
+    return Overrides(for_config=engines)
+
+
 async def test_replacement_worker_resumes_build(database: str, tmp_path: Path) -> None:
     """Only consumer offsets and memoized engine results survive the first worker."""
     sulking, many = (
         StallingEmbedder(),
         {f"doc-{number}": f"Number {number}.\n{WORDS}" for number in range(40)},
     )
-
-    def engines(config: IndexConfig) -> Overrides:
-        return (
-            replace(make_overrides(config), embedder=sulking)
-            if config.embed.engine == "openai"
-            else make_overrides(config)
-        )
-
-    async with run_pipeline(tmp_path, database, Overrides(for_config=engines)) as at_work:
+    async with run_pipeline(tmp_path, database, stall_openai(sulking)) as at_work:
         await at_work.push_and_wait(many)
         before = await compute_checksum(at_work.pool)
         name, _ = await make_reindex_service(at_work).start_reindex(EMBEDDER_CHANGE)

@@ -79,16 +79,6 @@ async def test_replayed_decisions_change_nothing(pool: Pool) -> None:
     assert await fetch_decisions(pool) == before
 
 
-async def test_late_promotion_does_not_undo_later_one(pool: Pool) -> None:
-    await apply_control_rows(
-        pool,
-        created_row(make_generation("g2"), "g1", "rebuild"),
-        promoted_row("g1", 9),
-        promoted_row("g2", 7),
-    )
-    assert await pool.fetchval("select name from live_generation") == "g1"
-
-
 async def test_live_generation_cannot_be_dropped(pool: Pool) -> None:
     await apply_control_rows(pool, dropped_row("g1"))
     assert [row["state"] for row in await fetch_decisions(pool)] == ["live"]

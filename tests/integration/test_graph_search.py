@@ -106,15 +106,6 @@ async def insert_chain(stack: SearchStack) -> tuple[SampleDocument, list[UUID]]:
     return doc, people
 
 
-async def test_relations_are_followed_in_both_directions(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        doc, _ = await insert_chain(desk)
-        assert doc.chunk_id(1) in {
-            hit.chunk_id
-            for hit in await search_graph(desk, EntitySeed("person", "cyd", 1.0), hops=1)
-        }
-
-
 async def test_mentions_beyond_the_limit_are_not_searched(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

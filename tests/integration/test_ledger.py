@@ -42,7 +42,7 @@ from sql.index.derived_tables import insert_rows
 from sql.index.generations import PgGenerations
 from sql.operations.integrity import compute_checksum
 from tests.support.eventually import eventually
-from tests.support.generation_copies import apply_control_rows, created_row, promoted_row
+from tests.support.generation_copies import apply_control_rows, created_row
 from tests.support.ledger_events import (
     DIMENSION,
     G1,
@@ -518,12 +518,6 @@ class TestGenerations:
             "live",
             "building",
         ]
-
-    async def test_promotion_puts_previous_generation_on_standby(self, pool: Pool) -> None:
-        await apply_control_rows(pool, created_row(make_generation("g2")), promoted_row("g2"))
-        assert {
-            found.name: found.state for found in await PgGenerations(pool).fetch_undropped()
-        } == {"g1": "standby", "g2": "live"}
 
     async def test_creating_a_generation_is_idempotent(self, pool: Pool) -> None:
         await apply_control_rows(pool, created_row(make_generation("g1", dimension=99)))

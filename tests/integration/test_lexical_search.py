@@ -7,7 +7,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date
 from math import log
 from uuid import UUID
 
@@ -187,18 +186,6 @@ async def test_scores_match_reference_bm25_with_settings_of_generation(
             assert_same_ranking(hits, plain.rank(question), 20)
 
 
-async def test_portuguese_document_matches_another_word_form(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(
-            desk.connection,
-            SampleDocument("a", ["As INVERSÕES térmicas da cidade"], "pt"),
-            SampleDocument("b", ["Nothing about it"], "en"),
-        )
-        assert [
-            hit.document_id for hit in (await search_lexical(desk, "TÉRMICA", language="pt")).hits
-        ] == [SampleDocument("a", []).id]
-
-
 async def test_query_stopwords_match_nothing_in_other_languages(database: str) -> None:
     async with open_search_stack(database) as desk:
         await insert_documents(
@@ -321,52 +308,6 @@ async def test_only_visible_revisions_of_the_tenant_match(database: str) -> None
         assert [hit.chunk_id for hit in (await search_lexical(desk, "heron crane")).hits] == [
             second.chunk_id(0)
         ]
-
-
-FILTERS = [
-    (Filters(collections=["law"]), {"a", "c"}),
-    (Filters(tags=["red", "old"]), {"a"}),
-    (Filters(external_ids=["b", "c"]), {"b", "c"}),
-    (Filters(document_ids=[SampleDocument("b", []).id]), {"b"}),
-    (Filters(languages=["pt"]), {"c"}),
-    (Filters(date_from=date(2025, 6, 1)), {"b", "c"}),
-    (Filters(date_from=date(2025, 1, 1), date_to=date(2025, 12, 31)), {"b"}),
-    (Filters(metadata={"pages": 3}), {"b"}),
-    (Filters(collections=["law"], languages=["en"]), {"a"}),
-    (Filters(collections=["nowhere"]), set()),
-]
-
-
-@pytest.mark.parametrize("few", [2_000, 0])
-async def test_all_filters_apply_for_few_and_many_matches(
-    database: str, monkeypatch: pytest.MonkeyPatch, few: int
-) -> None:
-    monkeypatch.setattr("sql.index.snapshot.MAX_LISTED_DOCUMENTS", few)
-    a = SampleDocument(
-        "a",
-        ["lobster"],
-        "en",
-        collection="law",
-        tags=("red", "old"),
-        document_date=date(2024, 5, 1),
-    )
-    b = SampleDocument(
-        "b",
-        ["lobster"],
-        "en",
-        collection="art",
-        tags=("red",),
-        document_date=date(2025, 6, 1),
-        metadata={"pages": 3, "x": [1]},
-    )
-    c = SampleDocument("c", ["lobster"], "pt", collection="law")
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, a, b, c)
-        for filters, found in FILTERS:
-            hits = await search_lexical(desk, "lobster", filters=filters)
-            assert {hit.document_id for hit in hits.hits} == {
-                SampleDocument(name, []).id for name in found
-            }, filters
 
 
 async def test_compacting_deltas_changes_no_score(database: str) -> None:

@@ -311,21 +311,6 @@ async def test_full_sink_receives_nothing_until_resumed(
         assert await found.wait_for_values(10) == [str(n).encode() for n in range(10)]
 
 
-async def test_second_reader_takes_over_when_first_stops(
-    pool: Pool, database: str, log: PgLog
-) -> None:
-    async with run_subscription(pool, database) as first:
-        await log.append([make_record("a")])
-        await first.wait_for_values(1)
-        async with run_subscription(pool, database) as waiting:
-            await log.append([make_record("b")])
-            await first.wait_for_values(2)
-            assert waiting.sinks == []
-    async with run_subscription(pool, database) as third:
-        await log.append([make_record("c")])
-        assert await third.wait_for_values(1) == [b"c"]
-
-
 async def test_lease_of_killed_process_is_taken_over_immediately(
     pool: Pool, database: str, log: PgLog
 ) -> None:

@@ -63,6 +63,14 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[SourceEnvironmen
         yield found
 
 
+async def follow_herons(shop: asyncpg.Connection, world: SourceEnvironment, count: int) -> None:
+    """Add the table as source `crm` with as many rows, and wait for their documents."""
+    rows = [(number, "", f"Heron {number}.") for number in range(1, count + 1)]
+    await shop.executemany("insert into notes (id, title, body) values ($1, $2, $3)", rows)
+    await world.add_source("crm", make_takes())
+    await world.wait_for_texts("crm", {str(number): body for number, _, body in rows})
+
+
 async def count_slots(shop: asyncpg.Connection) -> int:
     return int(
         await shop.fetchval(
@@ -198,10 +206,8 @@ async def test_restarted_reader_resumes_or_makes_a_lost_slot_again(
     tmp_path: Path,
     is_slot_lost: bool,
 ) -> None:
-    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with run_source_environment(tmp_path, database) as world:
-        await world.add_source("crm", make_takes())
-        await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
+        await follow_herons(shop, world, 2)
     if is_slot_lost:
         await shop.execute("select pg_drop_replication_slot('anabranch_crm')")
     await shop.execute(
@@ -214,10 +220,8 @@ async def test_restarted_reader_resumes_or_makes_a_lost_slot_again(
 async def test_lost_reader_state_is_rebuilt_by_snapshot(
     shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path
 ) -> None:
-    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with run_source_environment(tmp_path, database) as world:
-        await world.add_source("crm", make_takes())
-        await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
+        await follow_herons(shop, world, 2)
         pool = world.worker.storage.pool
     mine = await asyncpg.connect(database)
     await mine.execute(
@@ -231,21 +235,6 @@ async def test_lost_reader_state_is_rebuilt_by_snapshot(
         await world.wait_for_texts("crm", {"2": "Heron 2."})
 
 
-async def test_reset_follows_the_restored_table(
-    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
-) -> None:
-    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
-    await world.add_source("crm", make_takes())
-    await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
-    await world.worker.storage.pool.execute(ADVANCE_POSITION_QUERY)
-    response = await world.http.post("/v1/sources/reset", params={"name": "crm"})
-    assert response.json()["epoch"] == 2
-    await shop.execute(
-        "delete from notes where id = 2; insert into notes values (4, '', 'Heron 4.')"
-    )
-    await world.wait_for_texts("crm", {"1": "Heron 1.", "4": "Heron 4."})
-
-
 ADVANCE_POSITION_QUERY = (
     "update source_notes set value = value || '{\"sequence\": 9000000000000}' "
     "where key = 'position'"
@@ -256,19 +245,23 @@ ADVANCE_POSITION_QUERY = (
 async def test_restored_server_with_slot_is_detected_and_recovered_by_reset(
     shop: asyncpg.Connection, empty_database: str, tmp_path: Path, database: str
 ) -> None:
-    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with run_source_environment(tmp_path, database) as world:
-        await world.add_source("crm", make_takes())
-        await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
+        await follow_herons(shop, world, 2)
     ours = await asyncpg.connect(database)
     await ours.execute(f"set search_path = anabranch; {ADVANCE_POSITION_QUERY}")
     await ours.close()
-    await shop.execute("update notes set body = 'Heron 2 of another past.' where id = 2")
+    await shop.execute(
+        "update notes set body = 'Heron 2 of another past.' where id = 2; "
+        "delete from notes where id = 1"
+    )
     async with run_source_environment(tmp_path, database) as world:
         await wait_for_status_code(world, "SOURCE_WENT_BACK")
         assert (await world.fetch_source("crm"))["status"]["remedy"] == "anabranch source reset crm"
-        await world.http.post("/v1/sources/reset", params={"name": "crm"})
-        await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2 of another past."})
+        response = await world.http.post("/v1/sources/reset", params={"name": "crm"})
+        assert response.json()["epoch"] == 2
+        await world.wait_for_texts("crm", {"2": "Heron 2 of another past."})
+        await shop.execute("insert into notes values (4, '', 'Heron 4.')")
+        await world.wait_for_texts("crm", {"2": "Heron 2 of another past.", "4": "Heron 4."})
 
 
 async def test_server_restored_while_reading_is_detected(
@@ -281,9 +274,7 @@ async def test_server_restored_while_reading_is_detected(
     async def from_before(reader: PgChangeReader, limit: int) -> AsyncIterator[PeekedChanges]:
         yield PeekedChanges(confirmed_sequence=1, end_sequence=1, batches=read_no_messages())
 
-    await shop.execute("insert into notes values (1, '', 'Heron 1.')")
-    await world.add_source("crm", make_takes())
-    await world.wait_for_texts("crm", {"1": "Heron 1."})
+    await follow_herons(shop, world, 1)
     monkeypatch.setattr(PgChangeReader, "peek", from_before)
     await wait_for_status_code(world, "SOURCE_WENT_BACK")
     assert (
@@ -302,9 +293,7 @@ async def read_no_messages() -> AsyncIterator[Sequence[LogicalMessage]]:
 async def test_removed_source_drops_slot_and_optionally_documents(
     shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
 ) -> None:
-    await shop.execute("insert into notes values (1, '', 'Heron 1.')")
-    await world.add_source("crm", make_takes())
-    await world.wait_for_texts("crm", {"1": "Heron 1."})
+    await follow_herons(shop, world, 1)
     assert await count_slots(shop) == 1
     await world.http.delete("/v1/sources/crm", params={"withdraw": True})
     await world.wait_for_texts("crm", {})
@@ -322,9 +311,7 @@ async def test_removed_source_drops_slot_and_optionally_documents(
 async def test_removal_withdraws_what_was_sent_just_before(
     shop: asyncpg.Connection, world: SourceEnvironment
 ) -> None:
-    await shop.execute("insert into notes values (1, '', 'Heron 1.')")
-    await world.add_source("crm", make_takes())
-    await world.wait_for_texts("crm", {"1": "Heron 1."})
+    await follow_herons(shop, world, 1)
     pool = world.worker.storage.pool
 
     async def count_received() -> int:
@@ -367,9 +354,7 @@ async def wait_for_status_code(world: SourceEnvironment, code: str) -> None:
 async def test_renamed_column_stops_reader_without_emptying_documents(
     shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
 ) -> None:
-    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
-    await world.add_source("crm", make_takes())
-    await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    await follow_herons(shop, world, 2)
     await shop.execute(
         "alter table notes rename body to text; update notes set text = 'Egret 1.' "
         "where id = 1; delete from notes where id = 2"
@@ -428,9 +413,7 @@ async def test_added_dropped_and_retyped_columns_are_followed(
 async def test_dropped_slot_publication_or_table_is_recovered(
     accident: str, shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
 ) -> None:
-    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
-    await world.add_source("crm", make_takes())
-    await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    await follow_herons(shop, world, 2)
     await execute_between_reads(shop, accident)
     await shop.execute(
         "delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')"
@@ -447,9 +430,7 @@ async def test_rows_missed_by_recreated_slot_are_reread(
     shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
 ) -> None:
     """The slot was recreated, or another installation reads it too."""
-    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
-    await world.add_source("crm", make_takes())
-    await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    await follow_herons(shop, world, 2)
     await execute_between_reads(shop, "select pg_drop_replication_slot('anabranch_crm')")
     await shop.execute(
         "delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')"
@@ -530,17 +511,3 @@ async def test_erasure_removes_row_text_under_older_keys(
         for row in await pool.fetch("select key, columns from source_changes where not is_deleted")
     }
     assert remaining == {"1": "Another 1.", "2": "Heron 2."}
-
-
-REMAINING_ROWS_QUERY = (
-    "select (select count(*) from anabranch.source_notes) + (select count(*) "
-    "from anabranch.source_states)"
-)
-
-
-async def wait_for_failure_code(world: SourceEnvironment) -> str:
-    """Wait until the reader of the source has failed and return its code."""
-    source = await eventually(
-        lambda: world.fetch_source("crm"), lambda source: source.get("state") == "failed"
-    )
-    return str(source["status"]["code"])

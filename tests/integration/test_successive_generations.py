@@ -31,33 +31,6 @@ async def fetch_visible_ids(at_work: Pipeline, generation: str) -> set[str]:
     return {row["external_id"] for row in rows}
 
 
-async def test_build_continues_when_its_base_is_dropped(database: str, tmp_path: Path) -> None:
-    async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
-        await at_work.push_and_wait(TEXTS)
-        desk = make_reindex_service(at_work)
-        slow, _ = await desk.start_reindex(SETTING_CHANGES["embedder"][0], events_per_second=0.01)
-        rebuilt = await desk.start_rebuild(keep_previous=False)
-        await at_work.wait_for_state(rebuilt, "live")
-        await at_work.push(
-            {"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"}
-        )
-        await desk.change_pace(slow, {"events_per_second": None})
-        await at_work.wait_for_state(slow, "shadow")
-        await at_work.wait_until_idle()
-        assert (
-            await fetch_visible_ids(at_work, slow)
-            == await fetch_visible_ids(at_work, rebuilt)
-            == set(TEXTS) - {"doc-1"} | {"late"}
-        )
-        await promote_generation(at_work, slow)
-        await drop_and_publish(at_work, rebuilt)
-        await at_work.push_and_wait({"later": f"Later.\n{WORDS}", "doc-2": None})
-        assert await fetch_visible_ids(at_work, slow) == set(TEXTS) - {"doc-1", "doc-2"} | {
-            "late",
-            "later",
-        }
-
-
 async def test_generation_outlives_both_generations_it_derives_from(
     database: str, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ from anabranch.cli import main
 from anabranch.config.loader import load_settings
 from anabranch.doctor.connections import check_kafka
 from processors import TOPICS
+from schemas.findings import Finding
 from schemas.topics import (
     ACCEPTED,
     CHUNKED,
@@ -51,6 +52,15 @@ def make_setting_overrides(kafka_settings: KafkaClientSettings) -> list[str]:
         "partitions": PARTITIONS,
     }
     return [f"kafka.{name}={value}" for name, value in named.items()]
+
+
+def make_set_arguments(kafka_settings: KafkaClientSettings) -> list[str]:
+    return [part for one in make_setting_overrides(kafka_settings) for part in ("--set", one)]
+
+
+def examine_kafka(kafka_settings: KafkaClientSettings, data_dir: Path) -> list[Finding]:
+    sets = make_setting_overrides(kafka_settings)
+    return list(asyncio.run(check_kafka(load_settings(data_dir=data_dir, sets=sets))))
 
 
 async def create_topics(
@@ -99,9 +109,7 @@ def run_topics_verify(
     kafka_settings: KafkaClientSettings, data_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, dict[str, dict[str, Any]]]:
     """Return the exit status, and the findings by topic."""
-    given = [
-        argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)
-    ]
+    given = make_set_arguments(kafka_settings)
     status = main(["topics", "verify", "--json", "--data", str(data_dir), *given])
     return status, {one["topic"]: one for one in json.loads(capsys.readouterr().out)["topics"]}
 
@@ -123,9 +131,7 @@ def test_mismatched_topics_are_reported_with_fix_and_unchanged(
             },
         )
     )
-    given = [
-        argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)
-    ]
+    given = make_set_arguments(kafka_settings)
     verify = ["topics", "verify", "--json", "--data", str(tmp_path), *given]
     assert main(verify) == main(verify) == 1
     output = capsys.readouterr()
@@ -158,9 +164,7 @@ def test_mismatched_topics_are_reported_with_fix_and_unchanged(
         "remedy": None,
     }
     assert topics[EMBEDDED] == fitting
-    findings = asyncio.run(
-        check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
-    )
+    findings = examine_kafka(kafka_settings, tmp_path)
     assert {finding.check for finding in findings} - {"Kafka ACLs"} == {
         f"Kafka topic {topic}" for topic in (CHUNKED, QUERIES, ACCEPTED, RAW)
     }
@@ -175,13 +179,9 @@ def test_topics_created_by_this_version_pass(
             kafka_settings, count_partitions(TOPICS, PARTITIONS), map_retention_ms(TOPICS)
         )
     )
-    given = [
-        argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)
-    ]
+    given = make_set_arguments(kafka_settings)
     assert main(["topics", "verify", "--data", str(tmp_path), *given]) == 0
-    finding, acls = asyncio.run(
-        check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
-    )
+    finding, acls = examine_kafka(kafka_settings, tmp_path)
     assert finding.state == "pass" and (acls.check, acls.state) == ("Kafka ACLs", "warn")
 
 
@@ -224,9 +224,7 @@ def test_wrong_topic_retention_is_reported(
             f"has {name}={value}, not {name}=" in topics[topic]["problem"]
             and f"Set {name}=" in topics[topic]["remedy"]
         )
-    findings = asyncio.run(
-        check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
-    )
+    findings = examine_kafka(kafka_settings, tmp_path)
     assert {finding.check for finding in findings} - {"Kafka ACLs"} == {
         f"Kafka topic {topic}" for topic in wrong
     }
@@ -258,9 +256,7 @@ def test_unreadable_topic_config_is_not_reported_as_mismatch(
     monkeypatch.setattr(AdminClient, "describe_configs", denied)
     status, topics = run_topics_verify(kafka_settings, tmp_path, capsys)
     assert status == 0 and {one["settings"] for one in topics.values()} == {None}
-    finding, acls = asyncio.run(
-        check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
-    )
+    finding, acls = examine_kafka(kafka_settings, tmp_path)
     assert (
         acls.check == "Kafka ACLs"
         and finding.state == "warn"

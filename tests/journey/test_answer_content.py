@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
@@ -14,25 +13,6 @@ from tests.support.api_world import ApiWorld, run_system
 from tests.support.bolt_server import AUTH, load_graph
 from tests.support.eventually import eventually
 from tests.support.lineage import fetch_lineage, rerun_query, wait_until_recorded
-
-LEASE = """# Lease
-
-## Premises
-
-The tenant rents the warehouse at Hamn Street 14, with a floor area of 3,450 square metres.
-
-## Rent
-
-The monthly rent is SEK 287,500.
-"""
-
-
-async def test_short_document_citation_has_its_section(world: ApiWorld) -> None:
-    await world.ingest_until_searchable(LEASE, "d.md")
-    answer = await world.ask("What is the monthly rent?")
-    assert {
-        citation["section"] for citation in answer["citations"] if "287,500" in citation["quote"]
-    } == {"Lease > Rent"}
 
 
 async def test_parser_comments_are_not_quoted(world: ApiWorld) -> None:
@@ -62,23 +42,6 @@ async def test_untitled_text_gets_external_id_or_sentence_as_title(world: ApiWor
         "The pump in hall four was replaced in May.",
     }
     assert "document.md" not in {result["title"] for result in found}
-
-
-async def test_workbook_numbers_are_quoted_as_formatted(world: ApiWorld) -> None:
-    import openpyxl
-
-    book = openpyxl.Workbook()
-    sheet = book.active
-    assert sheet is not None
-    for row in (["Part", "Price"], ["Bolt M8", 21.3], ["Nut M8", 4.05]):
-        sheet.append(row)
-    for cell in ("B2", "B3"):
-        sheet[cell].number_format = "0.00"
-    stream = io.BytesIO()
-    book.save(stream)
-    await world.ingest_until_searchable(stream.getvalue(), "prices.xlsx")
-    answer = await world.ask("What is the price of the Bolt M8?")
-    assert "21.30" in answer["answer"]
 
 
 LETTER = "---\ndate: 2019-05-04\n---\n# Letter\n\nThe ferry to Cacilhas leaves pier six at noon.\n"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -132,21 +131,6 @@ async def test_deleted_document_is_not_found_by_search(world: ApiWorld) -> None:
     assert (await world.http.delete(f"/v1/documents/{uuid4()}")).status_code == 404
 
 
-async def test_search_applies_collection_and_tag_filters(world: ApiWorld) -> None:
-    await world.ingest_until_searchable(
-        "Copper melts at 1085 degrees.", "a.md", collection="metals", tags="red", external_id="cu"
-    )
-    await world.ingest_until_searchable(
-        "Copper coins melt slowly in history books.",
-        "b.md",
-        collection="history",
-        external_id="coins",
-    )
-    found = await world.search("copper melts", filters={"collections": ["metals"]})
-    assert [result["external_id"] for result in found] == ["cu"]
-    assert await world.search("copper melts", filters={"tags": ["blue"]}) == []
-
-
 async def test_job_status_lists_stages_with_log_positions(world: ApiWorld) -> None:
     receipt = await world.ingest_until_searchable(HANDBOOK)
     status = await world.wait_until_all_stages_done(receipt)
@@ -167,16 +151,6 @@ async def test_job_status_lists_stages_with_log_positions(world: ApiWorld) -> No
     assert status["chunks_count"] > 0
 
 
-async def test_original_file_is_served_with_ranges(world: ApiWorld) -> None:
-    receipt = await world.ingest_until_searchable(HANDBOOK, "handbook.md")
-    whole = await world.http.get(f"/v1/documents/{receipt['document_id']}/file")
-    assert whole.content == HANDBOOK.encode()
-    part = await world.http.get(
-        f"/v1/documents/{receipt['document_id']}/file", headers={"Range": "bytes=2-8"}
-    )
-    assert (part.status_code, part.content) == (206, HANDBOOK.encode()[2:9])
-
-
 async def test_chunk_text_equals_markdown_span(world: ApiWorld) -> None:
     receipt = await world.ingest_until_searchable(HANDBOOK)
     markdown = (await world.http.get(f"/v1/documents/{receipt['document_id']}/markdown")).text
@@ -187,30 +161,6 @@ async def test_chunk_text_equals_markdown_span(world: ApiWorld) -> None:
     assert all(
         markdown[chunk["char_start"] : chunk["char_end"]] == chunk["text"] for chunk in chunks
     )
-
-
-async def test_document_list_is_paginated_completely(world: ApiWorld) -> None:
-    await asyncio.gather(
-        *(
-            world.ingest_until_searchable(
-                f"Note number {number} about beavers.", external_id=f"n{number}"
-            )
-            for number in range(5)
-        )
-    )
-    seen: list[str] = []
-    after = None
-    while True:
-        page = (
-            await world.http.get(
-                "/v1/documents", params={"limit": 2, **({"after": after} if after else {})}
-            )
-        ).json()
-        seen += [item["external_id"] for item in page["items"]]
-        after = page["next"]
-        if after is None:
-            break
-    assert sorted(seen) == [f"n{number}" for number in range(5)]
 
 
 async def test_entities_and_subgraph_are_served(world: ApiWorld) -> None:
@@ -333,10 +283,3 @@ async def test_readiness_metrics_generations_and_profiles_are_served(world: ApiW
     assert "default" in [
         item["name"] for item in (await world.http.get("/v1/profiles")).json()["items"]
     ]
-
-
-async def test_unknown_profile_or_generation_is_a_client_error(world: ApiWorld) -> None:
-    profile = await world.http.post("/v1/search", json={"query": "x", "profile": "nope"})
-    generation = await world.http.post("/v1/search", json={"query": "x", "generation": "g99"})
-    assert (profile.status_code, generation.status_code) == (422, 404)
-    assert profile.json()["remedy"]

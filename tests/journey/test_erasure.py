@@ -334,8 +334,6 @@ async def test_interrupted_erasure_resumes_after_restart(
 @pytest.mark.parametrize(
     ("scope", "name", "status"),
     [
-        ("document", "11111111-1111-8111-8111-111111111111", 404),
-        ("collection", "nobody", 404),
         ("tenant", "another", 422),
         ("planet", "x", 422),
     ],

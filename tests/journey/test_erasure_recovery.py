@@ -34,6 +34,10 @@ from tests.support.log_backends import long_on_kafka, long_on_postgres, on_kafka
 
 CANARIES = (CANARY, METADATA_CANARY)
 UNENCRYPTED_SETTINGS = ["log.plain_tenants=default"]
+READABLE_TOPICS = {
+    *("raw", "accepted", "ocr_done", "chunked", "entities", "embedded", "queries", "feedback")
+}
+"""Topics that may hold texts of an unencrypted tenant."""
 
 
 async def ingest_workload(world: ApiWorld) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -163,17 +167,7 @@ async def test_recovery_of_unencrypted_tenant_keeps_document_erased(
     )
     pool = await open_pool(other_database, size=2, name="test")
     try:
-        topics = {
-            "raw",
-            "accepted",
-            "ocr_done",
-            "chunked",
-            "entities",
-            "embedded",
-            "queries",
-            "feedback",
-        }
-        assert await find_in_tables(pool, CANARIES) <= topics
+        assert await find_in_tables(pool, CANARIES) <= READABLE_TOPICS
         async with run_system(settings, other_database, overrides) as world:
             assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
                 stays["document_id"]
@@ -299,19 +293,5 @@ async def test_rebuild_excludes_erased_documents(
         assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
             stays["document_id"]
         ]
-        clear = (
-            {"raw", "outcomes"}
-            if not readable
-            else {
-                "raw",
-                "outcomes",
-                "accepted",
-                "ocr_done",
-                "chunked",
-                "entities",
-                "embedded",
-                "queries",
-                "feedback",
-            }
-        )
+        clear = {"raw", "outcomes", *(READABLE_TOPICS if readable else ())}
         assert await find_in_tables(pool, CANARIES) <= clear

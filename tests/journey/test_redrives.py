@@ -134,17 +134,21 @@ async def test_discarded_dead_letter_is_closed_with_reason(world: ApiWorld) -> N
     ).status_code == 404
 
 
-@long_on_postgres
-async def test_dead_letter_of_expired_raw_record_is_redriven(world: ApiWorld) -> None:
-    """Without a fix it is dead-lettered again with the same id and reason."""
+async def append_invalid_withdrawal(world: ApiWorld, event_id: str) -> None:
     record = await build_raw_record(
         DocumentWithdrawn(tenant="default", document_id="no uuid"),
-        "e-1",
+        event_id,
         source="crm",
         time=Overrides().clock(),
         codec=Codec(),
     )
     await world.worker.storage.log.append([record])
+
+
+@long_on_postgres
+async def test_dead_letter_of_expired_raw_record_is_redriven(world: ApiWorld) -> None:
+    """Without a fix it is dead-lettered again with the same id and reason."""
+    await append_invalid_withdrawal(world, "e-1")
 
     async def is_dead_lettered() -> bool:
         return bool(await fetch_dead_letters(world))
@@ -245,7 +249,7 @@ async def test_redrive_by_document_selects_readable_dead_letters(
         await ingest_until_failed(world, f"The heron stands {where}.", where)
         for where in ("here", "there")
     ]
-    await insert_dropped_generation_letter(world, bird["document_id"])
+    old = await insert_dropped_generation_letter(world, bird["document_id"])
     embedder.rejected_words.clear()
     answer = await post(world, "/v1/dead-letters/redrive", {"document_id": bird["document_id"]})
     assert (answer["events"], answer["skipped"], len(answer["replays"])) == (1, 1, 1)
@@ -257,20 +261,13 @@ async def test_redrive_by_document_selects_readable_dead_letters(
         "NO_SUCH_DEAD_LETTER",
         f"No open dead letter of document {UUID(int=1)}.",
     )
-
-
-async def test_redrive_skips_dead_letters_of_dropped_generation(
-    world: ApiWorld, embedder: RejectingEmbedder
-) -> None:
-    receipt = await ingest_until_failed(world, "The heron stands.", "bird")
-    old = await insert_dropped_generation_letter(world, receipt["document_id"])
-    embedder.rejected_words.clear()
+    refused = await post(world, "/v1/dead-letters/redrive", {"event_ids": [str(old)]}, 422)
+    assert refused["code"] == "GENERATION_GONE" and "chunked.g0" in refused["detail"]
+    # Of all dead letters too, those of dropped generations are skipped.
     answer = await post(world, "/v1/dead-letters/redrive", {"all": True})
     assert (answer["events"], answer["skipped"], len(answer["replays"])) == (1, 1, 1)
     assert (await wait_for_replay(world, answer["replays"][0]))["replayed"] == 1
-    await eventually(lambda: has_state(world, receipt["document_id"], "searchable"))
-    refused = await post(world, "/v1/dead-letters/redrive", {"event_ids": [str(old)]}, 422)
-    assert refused["code"] == "GENERATION_GONE" and "chunked.g0" in refused["detail"]
+    await eventually(lambda: has_state(world, other["document_id"], "searchable"))
 
 
 async def test_unrecoverable_dead_letter_does_not_block_others(
@@ -278,14 +275,7 @@ async def test_unrecoverable_dead_letter_does_not_block_others(
 ) -> None:
     """The unreadable letter stays unchanged, and the other is redriven."""
     for number in range(2):
-        record = await build_raw_record(
-            DocumentWithdrawn(tenant="default", document_id="no uuid"),
-            f"e-{number}",
-            source="crm",
-            time=Overrides().clock(),
-            codec=Codec(),
-        )
-        await world.worker.storage.log.append([record])
+        await append_invalid_withdrawal(world, f"e-{number}")
 
     async def is_dead_lettered() -> bool:
         return len(await fetch_dead_letters(world)) == 2

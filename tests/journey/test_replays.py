@@ -48,27 +48,6 @@ async def test_replay_is_idempotent_and_calls_no_engine(
     assert await compute_database_checksum(database) == before
 
 
-async def test_replay_applies_document_collection_and_time_filters(world: ApiWorld) -> None:
-    receipts = [
-        await world.ingest_until_searchable(
-            f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even"
-        )
-        for number in range(4)
-    ]
-    one = (
-        await post(
-            world, "/v1/replays", {"stage": "chunk", "document_ids": [receipts[2]["document_id"]]}
-        )
-    )["replay_id"]
-    assert (await wait_for_replay(world, one))["replayed"] == 1
-    odd = (await post(world, "/v1/replays", {"stage": "chunk", "collection": "odd"}))["replay_id"]
-    assert (await wait_for_replay(world, odd))["replayed"] == 2
-    none = (await post(world, "/v1/replays", {"stage": "chunk", "until": "2001-01-01T00:00:00Z"}))[
-        "replay_id"
-    ]
-    assert (await wait_for_replay(world, none))["replayed"] == 0
-
-
 @long_on_kafka
 async def test_replay_can_be_paused_resumed_and_cancelled(world: ApiWorld) -> None:
     for number in range(4):

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from api.routes.runs import format_csv
-from sql.database import close_pool, open_pool
-from sql.index.partitions import drop_partitions
 from tests.support.api_world import ApiWorld
 from tests.support.eventually import eventually
 from tests.support.lineage import (
@@ -125,26 +123,6 @@ async def test_rerun_is_identical_after_document_delete(world: ApiWorld) -> None
     deleted = await world.http.delete(f"/v1/documents/{receipt['document_id']}")
     assert (await world.wait_until_final(deleted.json()))["state"] == "withdrawn"
     assert (await rerun_query(world, answer["run_id"]))["response"] == answer
-
-
-async def test_rerun_and_lineage_survive_dropped_generation(world: ApiWorld, database: str) -> None:
-    await world.ingest_until_searchable(NOTE, external_id="allowances")
-    answer = await ask_and_record(world)
-    pool = await open_pool(database, size=2, name="drop")
-    assert await drop_partitions(pool, "g1") > 0
-    assert await pool.fetchval("select count(*) from child_chunks") == 0
-    await close_pool(pool)
-    assert (await rerun_query(world, answer["run_id"]))["response"] == answer
-    walked = await fetch_lineage(world, answer["run_id"])
-    assert walked["verified"], walked["broken"]
-    assert [hop["name"] for hop in walked["citations"][0]["hops"] if hop["verified"]] == [
-        "chunk",
-        "chunked",
-        "transcribed",
-        "accepted",
-        "received",
-        "blob",
-    ]
 
 
 async def test_search_rerun_is_identical(world: ApiWorld) -> None:

@@ -241,8 +241,6 @@ class ConsumedRecord:
     key: str
     headers: Mapping[str, str]
     value: bytes
-    append_position: tuple[int, int, int]
-    """Append time in milliseconds, partition, offset."""
 
     @classmethod
     def from_message(cls, message: Message) -> ConsumedRecord:
@@ -251,13 +249,8 @@ class ConsumedRecord:
             name: value.decode() if isinstance(value, bytes) else ""
             for name, value in dict(message.headers() or []).items()
         }
-        key, place = (
-            message.key() or b"",
-            (message.timestamp()[1], message.partition() or 0, message.offset() or 0),
-        )
-        return cls(
-            key.decode() if isinstance(key, bytes) else key, headers, message.value() or b"", place
-        )
+        key = message.key() or b""
+        return cls(key.decode() if isinstance(key, bytes) else key, headers, message.value() or b"")
 
     @property
     def data(self) -> dict[str, Any]:

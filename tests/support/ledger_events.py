@@ -18,11 +18,15 @@ from schemas.events import (
     DocumentChunked,
     DocumentRemoved,
     DocumentTranscribed,
+    ErasureCompleted,
+    ErasureRequested,
     Event,
 )
+from schemas.events.control import Scope
 from schemas.generations import EmbedConfig, Generation, IndexConfig, compute_chain_fingerprints
 from schemas.ids import content_id, make_document_id
 from schemas.ports.ledger import ClaimResult, OrderingPolicy, ProjectedEvent
+from schemas.rows import EventRow
 from schemas.topics import Position
 from schemas.values import BlobRef, ChildChunk, ChunkVector, Origin, ParentChunk, Span, Transcript
 from sql.inbox.ledger import PgLedger
@@ -278,6 +282,16 @@ def make_revision_events(name: str, order: int, words: list[str]) -> list[Event[
         make_transcribed(name, order, fingerprint="how"),
         make_chunked(name, order, words),
         make_embedded(name, order, words),
+    ]
+
+
+def make_erasure_rows(scope: Scope, receipt: UUID, offset: int) -> list[EventRow]:
+    """Make the request and the completion, at this offset, of an erasure of the default tenant."""
+    fields: dict[str, Any] = {"receipt_id": receipt, "tenant": "default"}
+    outcome = {"documents": 1, "removed": {}, "events": 0, "method": "nothing", "remains": []}
+    return [
+        EventRow(ErasureRequested(**fields, scope=scope, subject="default", requested_at=NOW)),
+        EventRow(ErasureCompleted(**fields, **outcome, completed_at=NOW), offset),
     ]
 
 

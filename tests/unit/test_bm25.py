@@ -187,16 +187,6 @@ def test_bound_is_abandoned_for_very_many_frequent_terms() -> None:
 TSVECTOR = r"'''quot':3 'a\\b':2,9A 'heron':1,4 'x y':7"
 
 
-def test_lexeme_positions_are_parsed() -> None:
-    words = LexemePositions(TSVECTOR)
-    assert (
-        words["heron"] == [1, 4]
-        and words["a\\b"] == [2, 9]
-        and words["'quot"] == [3]
-        and words["x y"] == [7]
-    )
-
-
 def test_partial_lexeme_is_not_found() -> None:
     words = LexemePositions(TSVECTOR)
     assert "her" not in words and "quot" not in words and "y" not in words

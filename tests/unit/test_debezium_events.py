@@ -242,7 +242,6 @@ def test_ordinary_value_is_not_a_placeholder(value: Any) -> None:
     [
         ("io.debezium.time.Date", {}, 20514, "2026-03-02"),
         ("io.debezium.time.MicroTimestamp", {}, 1772366400000001, "2026-03-01T12:00:00.000001"),
-        ("io.debezium.time.NanoTimestamp", {}, 1772366400000000000, "2026-03-01T12:00:00"),
         ("io.debezium.time.Timestamp", {}, -1, "1969-12-31T23:59:59.999"),
         ("io.debezium.time.MicroTime", {}, 3_600_000_000, "01:00:00"),
         (
@@ -258,16 +257,13 @@ def test_ordinary_value_is_not_a_placeholder(value: Any) -> None:
             "12.3",
         ),
         ("io.debezium.data.Json", {}, '{"a": [1]}', {"a": [1]}),
-        ("io.debezium.time.ZonedTimestamp", {}, "2026-03-01T12:00:00Z", "2026-03-01T12:00:00Z"),
         ("io.debezium.data.Uuid", {}, "0b9c", "0b9c"),
         ("io.debezium.time.MicroTimestamp", {}, 9223372036825200000, "infinity"),
         ("io.debezium.time.MicroTimestamp", {}, -9223372036832400000, "-infinity"),
         ("io.debezium.time.Date", {}, 2147483647, "infinity"),
         ("io.debezium.time.Date", {}, -2147483648, "-infinity"),
-        ("io.debezium.time.Date", {}, 2932897, "10000-01-01"),
         ("io.debezium.time.Date", {}, 2145042905, "5874897-12-31"),
         ("io.debezium.time.Date", {}, -719163, "0001-12-31 BC"),
-        ("io.debezium.time.Date", {}, -735160, "0044-03-15 BC"),
         (
             "io.debezium.time.MicroTimestamp",
             {},
@@ -284,7 +280,6 @@ def test_ordinary_value_is_not_a_placeholder(value: Any) -> None:
         ("io.debezium.time.NanoDuration", {}, 0, "PT0S"),
         ("io.debezium.time.Interval", {}, "P1Y2M3DT4H0M0S", "P1Y2M3DT4H"),
         ("io.debezium.time.Interval", {}, "P0Y0M-1DT0H0M0.500S", "P-1DT0.5S"),
-        ("io.debezium.data.Bits", {"length": "8"}, "qg==", "10101010"),
         ("io.debezium.data.Bits", {"length": "12"}, "qgU=", "010110101010"),
         ("io.debezium.data.Bits", {"length": "2147483647"}, "BQ==", "101"),
     ],
@@ -308,11 +303,6 @@ def test_typed_values_are_formatted_for_readers(
             ["12.50", None, "-0.05"],
         ),
         ({"type": "int32", "name": "io.debezium.time.Date"}, [20514, None], ["2026-03-02", None]),
-        (
-            {"type": "int64", "name": "io.debezium.time.MicroTimestamp"},
-            [1772366400000000, 9223372036825200000],
-            ["2026-03-01T12:00:00", "infinity"],
-        ),
         ({"type": "string", "name": "io.debezium.data.Json"}, ['{"a":1}'], [{"a": 1}]),
         ({"type": "bytes"}, ["QQ=="], [{"base64": "QQ=="}]),
         (
@@ -320,7 +310,6 @@ def test_typed_values_are_formatted_for_readers(
             [[0], [1]],
             [["1970-01-01"], ["1970-01-02"]],
         ),
-        ({"type": "string"}, ["a"], ["a"]),
         (None, [1], [1]),
     ],
 )
@@ -334,7 +323,6 @@ def test_elements_of_arrays_are_formatted_as_their_type(
 @pytest.mark.parametrize(
     ("text", "oid", "schema", "encoded"),
     [
-        ("infinity", 1082, {"name": "io.debezium.time.Date"}, 2147483647),
         ("infinity", 1114, {"name": "io.debezium.time.MicroTimestamp"}, 9223372036825200000),
         ("12000-02-29", 1082, {"name": "io.debezium.time.Date"}, 3663441),
         ("0044-03-15 BC", 1082, {"name": "io.debezium.time.Date"}, -735160),

@@ -169,15 +169,6 @@ SECTIONS = (
     ("text", "question", "kept"),
     [
         (
-            AURORA,
-            "Which fuse does the Aurora 7 need?",
-            [
-                "The Aurora 7 heat pump costs 5,300 euros.",
-                "It needs a 20 A fuse.",
-                "Both are installed in two days.",
-            ],
-        ),
-        (
             AURORA.replace("Aurora 7", "Aurora-7"),
             "How much does the Aurora 7 cost?",
             [
@@ -197,11 +188,6 @@ SECTIONS = (
             ["Tank T\u2011903 holds water."],
         ),
         (
-            "The seal KX\u00ad4430 fits pump three. The filter KX-5510/B fits pump four.",
-            "Which pump does KX-4430 fit?",
-            ["The seal KX\u00ad4430 fits pump three."],
-        ),
-        (
             "A sala 12 tem 30 lugares. A sala 14 tem 55 lugares. As salas fecham às 18h.",
             "Quantos lugares tem a sala 14?",
             ["A sala 14 tem 55 lugares.", "As salas fecham às 18h."],
@@ -210,16 +196,6 @@ SECTIONS = (
             "Halle B fasst 800 Paletten. Halle C fasst 1.200 Paletten.",
             "Wie viele Paletten fasst Halle C?",
             ["Halle C fasst 1.200 Paletten."],
-        ),
-        (
-            "Le quai A compte 12 places. Le quai B compte 20 places.",
-            "Combien de places compte le quai B ?",
-            ["Le quai B compte 20 places."],
-        ),
-        (
-            "El aula 3 cierra a las seis. El aula 4 cierra a las ocho.",
-            "¿Cuándo cierra el aula 4?",
-            ["El aula 4 cierra a las ocho."],
         ),
         (
             "Revenue in Q3 was 4 million. Revenue in Q4 was 6 million.",

@@ -205,10 +205,6 @@ def test_http_remedies_are_replaced_on_command_line(code: str) -> None:
             "List runs with `anabranch runs list`.",
         ),
         (
-            "List its aliases with GET /v1/entities/{id}.",
-            "List its aliases with `anabranch entities show`.",
-        ),
-        (
             "Wait. `GET /v1/dead-letters` lists documents.",
             "Wait. `anabranch dlq list` lists documents.",
         ),

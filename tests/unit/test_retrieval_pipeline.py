@@ -504,12 +504,6 @@ async def test_only_requested_channels_are_queried() -> None:
     )
 
 
-async def test_requested_mode_overrides_routing() -> None:
-    response = await make_harness().search(mode="vector")
-    assert (response.trace.route.mode, response.trace.route.decided_by) == ("vector", "request")
-    assert "graph" not in response.trace.channels_used
-
-
 async def test_graph_mode_escalates_to_hybrid_when_nothing_relevant() -> None:
     question = 'What is the relationship between "Unknown Alpha" and "Unknown Beta"?'
     response = await make_harness().search(question)

