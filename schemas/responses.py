@@ -40,7 +40,7 @@ class Page(ResponseModel, Generic[Item]):
     next: str | None = Field(description="`after` of the next page; null on the last one.")
 
     @classmethod
-    def of(cls, items: Sequence[object], next_cursor: str | None = None) -> Self:
+    def build(cls, items: Sequence[object], next_cursor: str | None = None) -> Self:
         return cls.model_validate({"items": items, "next": next_cursor})
 
 
@@ -51,7 +51,7 @@ class NumberedPage(ResponseModel, Generic[Item]):
     next: int | None = Field(description="`after` of the next page; null on the last one.")
 
     @classmethod
-    def of(cls, items: Sequence[object], next_cursor: int | None) -> Self:
+    def build(cls, items: Sequence[object], next_cursor: int | None) -> Self:
         return cls.model_validate({"items": items, "next": next_cursor})
 
 

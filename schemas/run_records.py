@@ -364,7 +364,7 @@ class Bisection(Value):
     before: str | None
     """The answer without this change, in quotes. Null if it was refused."""
     after: str | None = Field(description="The answer with it, in quotes. Null if it was refused.")
-    changes: int = Field(description="Changes between the two runs.")
+    changes: int = Field(description="Changes between the two runs or positions.")
     reruns: int
     """How often the question was answered between them: at most the logarithm of `changes`."""
 

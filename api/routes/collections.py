@@ -67,7 +67,7 @@ class AcceptedDeletion(ResponseModel):
 @operation("reader")
 async def list_collections(services: ServicesDep, caller: Caller) -> Page[DocumentCollection]:
     """List collections that have documents, settings or a deletion in progress."""
-    return Page[DocumentCollection].of(await services.collections.list_collections(caller))
+    return Page[DocumentCollection].build(await services.collections.list_collections(caller))
 
 
 @router.get(NAME_PATH, operation_id="get_collection")

@@ -28,7 +28,7 @@ class ConfigSchema(ResponseModel):
 @operation("operator")
 async def list_settings(services: ServicesDep) -> Page[SettingValue]:
     """List the settings that this API process uses, with their origin and without secrets."""
-    return Page[SettingValue].of(services.list_settings())
+    return Page[SettingValue].build(services.list_settings())
 
 
 @router.get("/config/schema", tags=["config"], operation_id="get_config_schema")
@@ -97,7 +97,7 @@ async def reload_config(services: ServicesDep) -> ReloadedConfig:
 @operation("reader")
 async def list_profiles(services: ServicesDep) -> Page[NamedProfile]:
     """List the profiles of every type."""
-    return Page[NamedProfile].of(list(services.profiles.list_profiles()))
+    return Page[NamedProfile].build(list(services.profiles.list_profiles()))
 
 
 @router.get("/profiles/{type}/{name}", tags=["profiles"], operation_id="get_profile")

@@ -94,7 +94,7 @@ async def list_keys(
     A caller that is limited to readers sees the keys that permit no more than its own.
     """
     page = await services.api_keys.list_keys(caller, after=after, limit=limit)
-    return Page[ApiKey].of(*page)
+    return Page[ApiKey].build(*page)
 
 
 @router.post("/keys/{key_id}/rotate", tags=["keys"], operation_id="rotate_key")
@@ -171,4 +171,4 @@ async def list_audit_events(
         since=since,
         until=until,
     )
-    return Page[AuditEvent].of(*page)
+    return Page[AuditEvent].build(*page)

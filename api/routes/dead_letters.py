@@ -93,14 +93,14 @@ async def list_dead_letters(
         after=after,
         limit=limit,
     )
-    return Page[DeadLetter].of(*page)
+    return Page[DeadLetter].build(*page)
 
 
 @router.get("/causes", tags=["replays"], operation_id="list_causes")
 @operation("admin")
 async def list_causes(services: ServicesDep, caller: WholeTenant) -> Page[DeadLetterCause]:
     """Count open dead letters by stage and code, the most frequent first."""
-    return Page[DeadLetterCause].of(await services.replays.list_causes(caller.tenant))
+    return Page[DeadLetterCause].build(await services.replays.list_causes(caller.tenant))
 
 
 @router.post("/redrive", status_code=202, tags=["replays"], operation_id="redrive")

@@ -141,7 +141,7 @@ async def list_documents(
         limit=limit,
     )
     await services.monitoring.explain_waiting(caller, *page[0])
-    return Page[Document].of(*page)
+    return Page[Document].build(*page)
 
 
 @router.get("/documents/{document}", operation_id="get_document", response_model_exclude_unset=True)
@@ -170,7 +170,7 @@ async def list_revisions(
 ) -> NumberedPage[Revision]:
     """List revisions, the newest first. `after` is a revision number."""
     page = await services.documents.fetch_revisions(caller, document, after=after, limit=limit)
-    return NumberedPage[Revision].of(*page)
+    return NumberedPage[Revision].build(*page)
 
 
 @router.get(
@@ -186,7 +186,7 @@ async def list_chunks(
 ) -> NumberedPage[Chunk]:
     """List chunks in order of the text. `after` is an ordinal."""
     page = await services.documents.fetch_chunks(caller, document, after=after, limit=limit)
-    return NumberedPage[Chunk].of(*page)
+    return NumberedPage[Chunk].build(*page)
 
 
 @router.get("/documents/{document}/entities", operation_id="list_document_entities")
@@ -200,7 +200,7 @@ async def list_document_entities(
 ) -> Page[DocumentEntity]:
     """List the entities that the visible revision mentions, the most frequent first."""
     page = await services.documents.fetch_entities(caller, document, after=after, limit=limit)
-    return Page[DocumentEntity].of(*page)
+    return Page[DocumentEntity].build(*page)
 
 
 @router.get(

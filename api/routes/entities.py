@@ -167,7 +167,7 @@ async def list_entities(
     page = await services.entities.list_entities(
         caller, text=text, kind=kind, sort=sort, after=after, limit=limit
     )
-    return Page[Entity].of(*page)
+    return Page[Entity].build(*page)
 
 
 @router.get("/entities/{entity:path}", operation_id="get_entity")

@@ -47,7 +47,7 @@ async def list_erasures(
     services: ServicesDep, caller: WholeTenant, limit: PageLimit = 50
 ) -> Page[ErasureReceipt]:
     """List receipts, the newest first."""
-    return Page[ErasureReceipt].of(await services.erasures.list_receipts(caller.tenant, limit))
+    return Page[ErasureReceipt].build(await services.erasures.list_receipts(caller.tenant, limit))
 
 
 @router.get("/{receipt_id}", operation_id="get_erasure")

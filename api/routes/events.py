@@ -153,7 +153,7 @@ async def list_document_events(
     page = await services.documents.list_document_events(caller, document, after=after, limit=limit)
     if not page[0] and not after:
         raise unknown_document_error(document)
-    return NumberedPage[StageEvent].of(*page)
+    return NumberedPage[StageEvent].build(*page)
 
 
 @router.get(

@@ -124,7 +124,7 @@ async def list_exams(
     limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of exams.")] = 20,
 ) -> Page[ExamReport]:
     """List exams, newest first."""
-    return Page[ExamReport].of(await services.exams.list_exams(caller, limit))
+    return Page[ExamReport].build(await services.exams.list_exams(caller, limit))
 
 
 @router.get("/exams/{exam_id}", operation_id="get_exam")

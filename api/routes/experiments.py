@@ -18,7 +18,7 @@ router = APIRouter(route_class=OperationRoute, prefix="/experiments", tags=["exp
 @operation("reader")
 async def list_experiments(services: ServicesDep, caller: WholeTenant) -> Page[ExperimentReport]:
     """List experiments with their outcomes, the latest first."""
-    return Page[ExperimentReport].of(await services.experiments.list_reports(caller))
+    return Page[ExperimentReport].build(await services.experiments.list_reports(caller))
 
 
 @router.post("", status_code=201, operation_id="start_experiment")

@@ -39,7 +39,7 @@ async def list_facts(
 ) -> Page[Fact]:
     """List the facts that the caller may read, the newest first."""
     page = await services.listings.list_facts(caller, status=status, after=after, limit=limit)
-    return Page[Fact].of(*page)
+    return Page[Fact].build(*page)
 
 
 @router.get("/{fact_id}", operation_id="get_fact")

@@ -279,7 +279,7 @@ async def list_generations(services: ServicesDep, caller: WholeTenant) -> Page[G
     Below role operator, documents and chunks are the tenant's own, and `bytes` and `build` are
     null.
     """
-    return Page[GenerationSummary].of(await services.generations.list_generations(caller))
+    return Page[GenerationSummary].build(await services.generations.list_generations(caller))
 
 
 @router.get("/generations/{name}", operation_id="get_generation", response_model_exclude_unset=True)

@@ -103,7 +103,7 @@ async def list_candidates(
     Accept one by grading its passages with `POST /v1/feedback`; reject it with
     `candidate_rejected`.
     """
-    return Page[GoldenCandidate].of(await services.judgements.list_candidates(caller, limit))
+    return Page[GoldenCandidate].build(await services.judgements.list_candidates(caller, limit))
 
 
 @router.get("/drafts", operation_id="draft_questions")
@@ -119,6 +119,6 @@ async def draft_questions(
     ] = 0,
 ) -> Page[QuestionDraft]:
     """Draft questions from the documents, as an exam does, for an expert to edit."""
-    return Page[QuestionDraft].of(
+    return Page[QuestionDraft].build(
         await services.judgements.draft_questions(caller, questions, seed)
     )

@@ -116,7 +116,7 @@ class System(ResponseModel):
 @operation("admin")
 async def list_topics(services: ServicesDep, _: WholeTenant) -> Page[TopicSummary]:
     """List the topics of the log with partitions and number of records."""
-    return Page[TopicSummary].of(await services.monitoring.list_topics())
+    return Page[TopicSummary].build(await services.monitoring.list_topics())
 
 
 @router.get("/topics/{topic}", operation_id="get_topic")
@@ -140,7 +140,7 @@ async def list_stages(services: ServicesDep, caller: WholeTenant) -> StageOvervi
 @operation("operator")
 async def run_doctor(services: ServicesDep, _: Caller) -> Page[CheckResult]:
     """Check the server's machine and its connections, as `anabranch doctor` does."""
-    return Page[CheckResult].of([asdict(finding) for finding in await services.diagnose()])
+    return Page[CheckResult].build([asdict(finding) for finding in await services.diagnose()])
 
 
 @router.get("/system", operation_id="get_system")

@@ -41,7 +41,7 @@ async def list_questions(
 ) -> Page[StandingQuestion]:
     """List saved questions, the newest first. A caller limited to readers sees its own."""
     page = await services.questions.tables.list_page(caller, after=after, limit=limit)
-    return Page[StandingQuestion].of(*page)
+    return Page[StandingQuestion].build(*page)
 
 
 @router.get("/{question_id}", operation_id="get_question")
@@ -70,7 +70,7 @@ async def list_answer_changes(
     """List the last hundred changes of the answer, the newest first, and whether they were
     delivered. `POST /v1/runs/{run}/diff` compares the two runs of a change.
     """
-    return Page[AnswerChange].of(await services.questions.list_changes(caller, question_id))
+    return Page[AnswerChange].build(await services.questions.list_changes(caller, question_id))
 
 
 @router.post("/{question_id}/redeliver", status_code=202, operation_id="redeliver_changes")
@@ -79,4 +79,4 @@ async def redeliver_changes(
     question_id: UUID, services: ServicesDep, caller: Caller
 ) -> Page[AnswerChange]:
     """Deliver the changes again whose web hook failed, and list all changes."""
-    return Page[AnswerChange].of(await services.questions.redeliver(caller, question_id))
+    return Page[AnswerChange].build(await services.questions.redeliver(caller, question_id))

@@ -82,7 +82,7 @@ async def list_replays(
     services: ServicesDep, caller: WholeTenant, limit: PageLimit = 50
 ) -> Page[Replay]:
     """List replays."""
-    return Page[Replay].of(await services.replays.list_replays(caller.tenant, limit))
+    return Page[Replay].build(await services.replays.list_replays(caller.tenant, limit))
 
 
 @router.get("/replays/{replay}", operation_id="get_replay")

@@ -62,7 +62,7 @@ class RemovedSource(ResponseModel):
 @operation("admin")
 async def list_sources(services: ServicesDep, caller: WholeTenant) -> Page[Source]:
     """List sources."""
-    return Page[Source].of(await services.sources.list_sources(caller.tenant))
+    return Page[Source].build(await services.sources.list_sources(caller.tenant))
 
 
 @router.post("/sources", status_code=202, operation_id="add_source")

@@ -81,14 +81,14 @@ async def bisect_runs(
     low, high, reruns = 0, len(changes), 0
     for record in filter(None, (start, end)):
         _require_known_revisions(record, changes, arrivals)
-    if start:
-        changes.sort(key=lambda change: not change.is_received_by(start))
-        low = sum(change.is_received_by(start) for change in changes)
-        before = await answer_after(low)
     if end:
         changes = [change for change in changes if change.is_received_by(end)]
         high = len(changes)
         after = await answer_after(high)
+    if start:
+        changes.sort(key=lambda change: not change.is_received_by(start))
+        low = sum(change.is_received_by(start) for change in changes)
+        before = await answer_after(low)
     if low == high or before == after:
         raise InvalidRequest(
             f"Runs {earlier.response.run_id} and {later.response.run_id} have the same answer"
@@ -246,6 +246,12 @@ def _require_between(
     for record in filter(None, records):
         if (first and record.appended_at < first) or (last and record.appended_at > last):
             raise _outside_error(f"{record.position} was not received between the two runs.")
+    start, end = records
+    if start and end and start.appended_at > end.appended_at:
+        raise InvalidRequest(
+            f"{start.position} is later than {end.position}.",
+            remedy="Give the earlier position as start.",
+        )
 
 
 def _outside_error(detail: str) -> InvalidRequest:

@@ -106,7 +106,8 @@ class LineageStore(Protocol):
 class RevisionArrival:
     """When and where the log received a revision, and the later withdrawal that removed it.
 
-    `withdrawal` is None if no event withdrew it, or if its position is no longer known.
+    `withdrawal` is None if no event withdrew it, or if its position is no longer known;
+    `withdrawn_at` is the log's time of that event, which the tables do not know.
     """
 
     document_id: UUID

@@ -77,6 +77,7 @@ async def test_positions_limit_the_search_to_what_the_log_received_between_them(
     assert whole.json()["document"] == {**gone, "revision_then": 1}
     for earlier, later, body, code in (
         (first, second, {"end": ferry}, "SAME_ANSWER"),
+        (first, second, {"start": revised, "end": ferry}, "INVALID_REQUEST"),
         (first, second, {"start": revised}, "SAME_ANSWER"),
         (second, third, {"start": withdrawal}, "SAME_ANSWER"),
         (second, third, {"start": revised}, "OUTSIDE_RUNS"),
