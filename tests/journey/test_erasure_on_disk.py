@@ -51,7 +51,11 @@ def find_in_folders(folders: list[Path], wanted: dict[str, bytes]) -> set[str]:
         for path in folder.rglob("*")
         if path.is_file() and not path.is_symlink()
     }:
-        data = path.read_bytes()
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            # Postgres replaces files of its catalog while it runs.
+            return find_in_folders(folders, wanted)
         found |= {
             f"{what}: {path}"
             for what, value in wanted.items()
