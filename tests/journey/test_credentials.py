@@ -7,13 +7,13 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from tests.support.canaries import read_files
 from tests.support.eventually import eventually_blocking
 from tests.support.server_process import open_http_client, run_anabranch, run_up
 
@@ -118,18 +118,10 @@ def test_data_folder_contains_no_key_secrets(server: dict[str, Any], data: Path)
     secrets = [one.split("_")[2].encode() for one in (key, rotated)]
     elsewhere = data / "postgres" / "postgres-location.txt"
     folders = [data, *([Path(elsewhere.read_text().splitlines()[0])] if elsewhere.exists() else [])]
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()] + [
-        data.parent / "up.out",
-        data.parent / "up.err",
-    ]
-    assert len(files) > 100
-    found = []
-    for path in files:
-        # Postgres deletes files of its own meanwhile, such as pg_internal.init.
-        with suppress(FileNotFoundError):
-            content = path.read_bytes()
-            found += [(path, secret) for secret in secrets if secret in content]
-    assert found == []
+    contents = dict(read_files(*folders))
+    assert len(contents) > 100
+    contents |= {path: path.read_bytes() for path in data.parent.glob("up.*")}
+    assert not [path for path, content in contents.items() if any(s in content for s in secrets)]
 
 
 def test_audit_events_are_listed_per_tenant(server: dict[str, Any]) -> None:

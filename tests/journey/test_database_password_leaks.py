@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.support.canaries import read_files
 from tests.support.server_process import run_anabranch, run_up
 
 PASSWORD = "CANARY-password-7"
@@ -32,14 +33,11 @@ def test_database_password_is_in_no_file_or_output(
             doctor = run_anabranch("doctor", "--data", str(folder), **settings)
             shown = run_anabranch("config", "show", "--json", "--data", str(folder), **settings)
             written = [
-                file.read_bytes()
-                for file in (
-                    *folder.rglob("*"),
-                    process.ready_file,
-                    process.stdout_file,
-                    process.stderr_file,
-                )
-                if file.is_file()
+                *dict(read_files(folder)).values(),
+                *(
+                    file.read_bytes()
+                    for file in (process.ready_file, process.stdout_file, process.stderr_file)
+                ),
             ]
             assert process.ready_file.stat().st_mode & 0o777 == 0o600
             assert (folder / "server.json").stat().st_mode & 0o777 == 0o600

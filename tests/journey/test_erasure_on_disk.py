@@ -20,6 +20,7 @@ from sql.embedded.server import EPHEMERAL_SETTINGS, EmbeddedPostgres
 from sql.operations.keystore import PgKeystore
 from streams.payload_keys import KeyWrapper
 from tests.support.api_world import run_system
+from tests.support.canaries import read_files
 from tests.support.erasure import (
     CANARY,
     CANARY_TEXT,
@@ -44,24 +45,12 @@ def embedded_server(settings: Settings) -> Iterator[EmbeddedPostgres]:
 
 def find_in_folders(folders: list[Path], wanted: dict[str, bytes]) -> set[str]:
     """Return `what: file` for each text that a file contains, ignoring case."""
-    found = set()
-    for path in {
-        path
-        for folder in folders
-        for path in folder.rglob("*")
-        if path.is_file() and not path.is_symlink()
-    }:
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            # Postgres replaces files of its catalog while it runs.
-            return find_in_folders(folders, wanted)
-        found |= {
-            f"{what}: {path}"
-            for what, value in wanted.items()
-            if value in data or value.lower() in data.lower()
-        }
-    return found
+    return {
+        f"{what}: {path}"
+        for path, data in read_files(*folders)
+        for what, value in wanted.items()
+        if value in data or value.lower() in data.lower()
+    }
 
 
 async def fetch_live_keys(dsn: str, subject: str | None = None) -> list[StoredKey]:

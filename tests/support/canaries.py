@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,30 +62,23 @@ async def find_in_tables(pool: Pool, canaries: Iterable[str]) -> set[str]:
     return found
 
 
-def find_in_files(
-    folder: Path, canaries: Iterable[str], *, excluded_folders: Iterable[str] = ()
-) -> set[str]:
+def find_in_files(folder: Path, canaries: Iterable[str]) -> set[str]:
     """Return the files whose name or content contains a canary, relative to the folder."""
-    words, excluded = list(canaries), set(excluded_folders)
-    names = [
-        str(path.relative_to(folder))
-        for path in folder.rglob("*")
-        if path.is_file() and path.relative_to(folder).parts[0] not in excluded
-    ]
+    words = list(canaries)
+    files = ((str(path.relative_to(folder)), data) for path, data in read_files(folder))
     return {
         name
-        for name in names
-        if contains_canary(name.encode(), words)
-        or contains_canary(_read_file(folder / name), words)
+        for name, data in files
+        if contains_canary(name.encode(), words) or contains_canary(data, words)
     }
 
 
-def _read_file(path: Path) -> bytes:
-    """Read a file, empty if it has been deleted."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
+def read_files(*folders: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield every file that is not deleted meanwhile, as Postgres deletes some of its own."""
+    for path in {path for folder in folders for path in folder.rglob("*")}:
+        if path.is_file() and not path.is_symlink():
+            with suppress(FileNotFoundError):
+                yield path, path.read_bytes()
 
 
 def find_in_topics(settings: KafkaClientSettings, canaries: Iterable[str]) -> set[str]:
