@@ -18,7 +18,7 @@ from anabranch.process.data_folder import find_server
 from schemas.errors import ConfigurationError
 from schemas.findings import Finding
 from sql.catalog.listings import PgListings
-from sql.database import build_lock_timeout_settings, close_pool, open_pool
+from sql.database import build_lock_timeout_settings, use_pool
 from sql.index.generations import PgGenerations
 from sql.operations.monitoring import DirectAccess, fetch_direct_access, inspect_database
 
@@ -87,17 +87,14 @@ async def check_database(settings: Settings) -> Sequence[Finding]:
 
 
 async def _check_contents(dsn: str) -> Sequence[Finding]:
-    pool = await open_pool(
+    async with use_pool(
         dsn, size=2, name="anabranch doctor", settings=build_lock_timeout_settings(LOCK_WAIT_S)
-    )
-    try:
+    ) as pool:
         live = await PgGenerations(pool).fetch_live()
         dead_letters, next_cursor = await PgListings(pool).list_dead_letters(
             "default", stage=None, after=None, limit=100
         )
         access = await fetch_direct_access(pool)
-    finally:
-        await close_pool(pool)
     remedy = "Start a worker, which creates the first generation."
     return [
         judge("generation", bool(live), live.name if live else "none yet", remedy, "warn"),

@@ -21,7 +21,7 @@ from services.monitoring.lag_diagnosis import (
     suggest_release,
 )
 from services.storage import Storage
-from sql.database import build_lock_timeout_settings, close_pool, open_pool
+from sql.database import build_lock_timeout_settings, use_pool
 from sql.index.generations import PgGenerations
 from sql.operations.monitoring import (
     PgReaderStatus,
@@ -114,14 +114,11 @@ async def run_naming_lock_holder(settings: Settings, check: Check) -> Sequence[F
 @asynccontextmanager
 async def _open_storage(settings: Settings, dsn: str) -> AsyncIterator[Storage]:
     """Open the storage without applying migrations or creating topics."""
-    pool = await open_pool(
+    async with use_pool(
         dsn, size=2, name="anabranch doctor", settings=build_lock_timeout_settings(LOCK_WAIT_S)
-    )
-    try:
+    ) as pool:
         storage = open_unprepared_storage(settings, dsn, pool)
         try:
             yield storage
         finally:
             await storage.log.close()
-    finally:
-        await close_pool(pool)
