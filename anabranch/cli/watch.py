@@ -42,9 +42,13 @@ class LogWatchOptions:
 
     topic: tuple[str, ...] = ()
     """Only show events of this topic. Repeatable."""
-    type: tuple[str, ...] = ()
-    """Only show events of this type, such as document.indexed.v1; any version if omitted.
-    Repeatable."""
+    type: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Only show events of this type, such as document.indexed.v1; any version if "
+            "omitted. Repeatable."
+        ),
+    ] = ()
     key: str | None = None
     """Only show events with this key."""
     document: str | None = None
@@ -55,9 +59,14 @@ class LogWatchOptions:
     """Start at: begin, now, a printed cursor, a time, or an age such as -15m.  [default: now]"""
     until: Annotated[str | None, TimeArgument] = None
     """Stop at: now, a time, or an age such as -15m.  [default: never]"""
-    format: str | None = None
-    """Format of a line: %t topic, %p partition, %o offset, %k key, %y type, %d document, %i id, %s
-    source, %a time of append, %c cursor, %v payload, %% percent sign."""
+    format: Annotated[
+        str | None,
+        Parameter(
+            help="Format of a line: %t topic, %p partition, %o offset, %k key, %y type, %d "
+            "document, %i id, "
+            "%s source, %a time of append, %c cursor, %v payload, %% percent sign."
+        ),
+    ] = None
 
 
 @Parameter(name="*", group=FOLDER_GROUP)
@@ -69,9 +78,13 @@ class FolderWatchOptions:
     """Name of the source.  [default: from the folder's name]"""
     glob: str | None = None
     """Only include files that match this glob pattern.  [default: *]"""
-    include: tuple[str, ...] = ()
-    """Also ingest files that match this pattern and are skipped otherwise: code, locks, temporary
-    and system files. Repeatable."""
+    include: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Also ingest files that match this pattern and are skipped otherwise: code, "
+            "locks, temporary and system files. Repeatable."
+        ),
+    ] = ()
     every: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
     """Seconds between scans.  [default: 2]"""
     collection: str | None = None
