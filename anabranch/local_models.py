@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from anabranch.config.loader import CHOICE_FILE, CHOICE_ORIGIN, read_choice
 from anabranch.config.settings import ModelSettings, Settings
-from engines.disk import write_atomically
+from engines.disk import write_private
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound
 
 log = structlog.get_logger(__name__)
@@ -134,7 +134,7 @@ class ChatModelChoice:
         path = self.settings.data_dir / CHOICE_FILE
         values = chat.model_dump(exclude_unset=True)
         if values:
-            write_atomically(path, lambda draft: draft.write_text(json.dumps(values)))
+            write_private(path, json.dumps(values))
         else:
             path.unlink(missing_ok=True)
         self._use(chat)

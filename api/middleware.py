@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import structlog
 from cachetools import LRUCache
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
@@ -70,10 +71,7 @@ class RequestIdMiddleware:
 
         async def with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                other_headers = [
-                    pair for pair in message.get("headers", []) if pair[0] != b"x-request-id"
-                ]
-                message["headers"] = [*other_headers, (b"x-request-id", request_id)]
+                MutableHeaders(scope=message)["x-request-id"] = scope["request_id"]
             await send(message)
 
         await self.app(scope, receive, with_id)
@@ -320,24 +318,6 @@ class FailureLimit:
         )
 
 
-@dataclass(slots=True)
-class AcceptedCredentials:
-    """LRU set of digests of credentials that were valid when last presented."""
-
-    digests: LRUCache[bytes, None] = field(
-        default_factory=lambda: LRUCache(MAX_ACCEPTED_CREDENTIALS)
-    )
-
-    def add(self, credential: str) -> None:
-        self.digests[_hash_credential(credential)] = None
-
-    def discard(self, credential: str) -> None:
-        self.digests.pop(_hash_credential(credential), None)
-
-    def __contains__(self, credential: str) -> bool:
-        return _hash_credential(credential) in self.digests
-
-
 class AuthenticationMiddleware:
     """Set `scope["principal"]`, or respond 401, 403 or 429.
 
@@ -354,7 +334,9 @@ class AuthenticationMiddleware:
         count_failure: Callable[[], None],
     ) -> None:
         self.app, self.authenticate, self.count_failure = app, authenticate, count_failure
-        self.failures, self.admitted = FailureLimit(max_failures), AcceptedCredentials()
+        self.failures = FailureLimit(max_failures)
+        # Digests of credentials that were valid when last presented.
+        self.admitted: LRUCache[bytes, None] = LRUCache(MAX_ACCEPTED_CREDENTIALS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or _is_open(scope["path"]):
@@ -368,7 +350,7 @@ class AuthenticationMiddleware:
             if (
                 credential is not None
                 and credential.startswith(API_KEY_PREFIX)
-                and credential not in self.admitted
+                and _hash_credential(credential) not in self.admitted
                 and (wait_s := self.failures.get_wait_s(_get_address(scope)))
             ):
                 await _build_too_many_failures(scope, wait_s)(scope, receive, send)
@@ -378,7 +360,7 @@ class AuthenticationMiddleware:
             await self._build_refusal(scope, error, credential)(scope, receive, send)
             return
         if credential is not None:
-            self.admitted.add(credential)
+            self.admitted[_hash_credential(credential)] = None
         await self.app(scope, self._wrap_receive(receive, credential, tenant), send)
 
     def _build_refusal(
@@ -398,7 +380,7 @@ class AuthenticationMiddleware:
             self.count_failure()
             if credential is not None:
                 # A revoked key must not keep its exemption from the limit.
-                self.admitted.discard(credential)
+                self.admitted.pop(_hash_credential(credential), None)
                 self.failures.record_failure(address)
                 if wait_s is not None:
                     return _build_too_many_failures(scope, wait_s)

@@ -193,6 +193,8 @@ def format_openai_error(problem: Problem) -> dict[str, Any]:
 
 def build_error_problem(request: Request, error: Exception) -> JSONResponse:
     """Build the problem for any error; one that is not an AnabranchError is logged as a bug."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        error = NoSpace("No space is left on the disk.")
     if isinstance(error, AnabranchError):
         headers = (
             {"WWW-Authenticate": 'Bearer realm="anabranch"'}
@@ -268,18 +270,12 @@ async def _handle_http_exception(request: Request, error: Exception) -> JSONResp
     )
 
 
-async def _handle_os_error(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return build_error_problem(request, NoSpace("No space is left on the disk."))
-    return build_error_problem(request, error)
-
-
 def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(AnabranchError, _handle_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_http_exception)
     app.add_exception_handler(ClientDisconnect, _handle_client_disconnect)
-    app.add_exception_handler(OSError, _handle_os_error)
+    app.add_exception_handler(OSError, _handle_error)
     app.add_exception_handler(Exception, _handle_error)
 
 

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from itsdangerous import BadSignature, Signer, TimestampSigner
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -217,17 +218,9 @@ class SecurityHeadersMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = list(message.get("headers", []))
-                present_names = {name.lower() for name, _ in headers}
-                missing = [
-                    pair
-                    for pair in SECURITY_HEADERS.items()
-                    if pair[0].lower().encode() not in present_names
-                ]
-                message["headers"] = [
-                    *headers,
-                    *((name.lower().encode(), value.encode()) for name, value in missing),
-                ]
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -79,28 +79,29 @@ def stream_events(events: AsyncIterator[bytes]) -> StreamingResponse:
     )
 
 
-async def answer_events(request: Request, run_query: RunQuery) -> AsyncIterator[bytes]:
+def answer_events(request: Request, run_query: RunQuery) -> AsyncIterator[bytes]:
     """Run the query, and yield its progress and answer. Closing the generator cancels it."""
-    yield format_event("{}", event="started")
-    async with aclosing(follow_query(run_query)) as steps:
-        async for progress in steps:
-            match progress:
-                case None:
-                    yield WORKING
-                case asyncio.Future():
-                    yield _format_final_event(request, progress)
-                case _:
-                    name = "delta" if isinstance(progress, AnswerDelta) else "step"
-                    yield format_event(progress.model_dump_json(), event=name)
+    start = format_event("{}", event="started")
+    return follow_query(request, run_query, start, _format_step, event="error")
+
+
+def _format_step(step: Progress | QueryResponse) -> Iterator[bytes]:
+    names: dict[type, str] = {AnswerDelta: "delta", QueryResponse: "answer"}
+    yield format_event(step.model_dump_json(), event=names.get(type(step), "step"))
 
 
 async def follow_query(
+    request: Request,
     run_query: RunQuery,
-) -> AsyncGenerator[Progress | asyncio.Future[QueryResponse] | None, None]:
-    """Yield the progress, None to keep the connection open meanwhile, and last the ended task.
+    start: bytes,
+    format_step: Callable[[Progress | QueryResponse], Iterator[bytes]],
+    **problem_fields: Any,
+) -> AsyncIterator[bytes]:
+    """Yield `start`, then the events of each step and of the answer, or of the problem.
 
-    Closing the generator cancels the query.
+    Comments keep the connection open meanwhile. Closing the generator cancels the query.
     """
+    yield start
     progress_queue: asyncio.Queue[Progress | None] = asyncio.Queue()
     task = asyncio.ensure_future(run_query(progress_queue.put_nowait))
     # Also after an error, so that the loop below always ends.
@@ -111,23 +112,23 @@ async def follow_query(
                 async with asyncio.timeout(PING_INTERVAL_S):
                     progress = await progress_queue.get()
             except TimeoutError:
-                yield None
+                yield WORKING
                 continue
             if progress is None:
                 break
-            yield progress
-        yield task
+            for event in format_step(progress):
+                yield event
+        try:
+            response = task.result()
+        except Exception as error:
+            yield format_problem(request, error, **problem_fields)
+        else:
+            for event in format_step(response):
+                yield event
     finally:
         # Also when the client disconnects, which closes this generator.
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -> bytes:
-    try:
-        return format_event(task.result().model_dump_json(), event="answer")
-    except Exception as error:
-        return format_problem(request, error, event="error")
 
 
 def format_problem(request: Request, error: Exception, **fields: Any) -> bytes:

@@ -127,3 +127,14 @@ def write_atomically(target: Path, write: Callable[[Path], object]) -> None:
         temporary_path.replace(target)
     finally:
         temporary_path.unlink(missing_ok=True)
+
+
+def write_private(target: Path, text: str) -> None:
+    """Write a text atomically, readable by its owner only."""
+
+    def write(path: Path) -> None:
+        # Mode before content, so that a secret is never readable by others.
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_text(text, encoding="utf-8")
+
+    write_atomically(target, write)

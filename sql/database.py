@@ -305,6 +305,18 @@ async def close_pool(pool: Pool, *, timeout_s: float = 1.0) -> None:
 
 
 @asynccontextmanager
+async def use_pool(
+    dsn: str, *, size: int, name: str, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[Pool]:
+    """Open a pool as `open_pool` does, and close it with the context."""
+    pool = await open_pool(dsn, size=size, name=name, settings=settings)
+    try:
+        yield pool
+    finally:
+        await close_pool(pool)
+
+
+@asynccontextmanager
 async def acquire(pool: Pool, *, timeout_s: float | None = None) -> AsyncIterator[Connection]:
     """Hold a connection while the context is open. Raises DatabaseUnavailable, also for what is
     done with it.

@@ -13,7 +13,8 @@ from typing import Any
 from cyclopts import App, CycloptsError, CycloptsPanel, Parameter, UnusedCliTokensError
 from cyclopts.exceptions import UnknownOptionError
 
-from anabranch.cli.errors import USAGE, to_exit_code
+from anabranch.cli.errors import FAILED, USAGE, to_exit_code
+from anabranch.cli.output import Declined
 from anabranch.process.terminal import escape_streams, get_unescaped
 from schemas.errors import AnabranchError
 
@@ -155,6 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, UnknownOptionError):
             print("    Put `--` before words and names that start with a dash.", file=sys.stderr)
         raise SystemExit(USAGE) from None
+    except Declined:
+        print("nothing was changed", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

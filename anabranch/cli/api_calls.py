@@ -54,8 +54,12 @@ def post(
     *,
     stages: Sequence[str] = ("all",),
     timeout_s: float | None = None,
+    **parameters: Any,
 ) -> dict[str, Any]:
     """Send a POST request. If no server runs, a temporary one runs `stages` to process it."""
     return call_api(
-        common, lambda client: client.post(path, body), stages=stages, timeout_s=timeout_s
+        common,
+        lambda client: client.post(path, body, **parameters),
+        stages=stages,
+        timeout_s=timeout_s,
     )

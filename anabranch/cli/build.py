@@ -134,7 +134,7 @@ async def _reindex(
                 {"events_per_second": rate} if rate is not None else {}
             )
             return _print_result(
-                await client.patch(f"/v1/generations/{pause or resume}/build", pace), common
+                await client.call("PATCH", f"/v1/generations/{pause or resume}/build", pace), common
             )
         if plan:
             return _print_result(

@@ -7,9 +7,8 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from anabranch.cli.api_calls import call_api, get
-from anabranch.cli.errors import FAILED
 from anabranch.cli.options import REMOTE, CollectionName, RemoteOptions, Yes, make_group
-from anabranch.cli.output import CONTINUES_WHILE_RUNNING, confirm, print_stderr, resume_hint
+from anabranch.cli.output import CONTINUES_WHILE_RUNNING, confirm, resume_hint
 from schemas.errors import InvalidRequest
 
 app = make_group("collections")
@@ -51,9 +50,7 @@ def delete(name: CollectionName, /, *, yes: Yes = False, common: RemoteOptions =
     """Delete all documents of a collection, and its default profile. Their events stay in the log;
     `anabranch erase collection` erases them too.
     """
-    if not yes and not confirm(f"Delete all documents of collection {name}?"):
-        print_stderr("nothing was deleted")
-        return FAILED
+    confirm(f"Delete all documents of collection {name}?", yes=yes)
     deletion = asyncio.run(_delete_and_wait(name, common))
     return common.show(deletion, lambda: print(f"deleted collection {name}"))
 
@@ -100,7 +97,7 @@ def configure(
 
 def _configure(name: str, changes: dict[str, Any], common: RemoteOptions) -> int:
     collection = call_api(
-        common, lambda client: client.put(_build_path(name), changes), stages=("control",)
+        common, lambda client: client.call("PUT", _build_path(name), changes), stages=("control",)
     )
     types = ", ".join((collection["extract"] or {}).get("entities", ()))
     text = (
@@ -119,7 +116,7 @@ async def _delete_and_wait(name: str, common: RemoteOptions) -> dict[str, Any]:
     from anabranch.cli.server_connection import open_client
 
     async with open_client(common, stages=("all",)) as client:
-        accepted = await client.delete(_build_path(name))
+        accepted = await client.call("DELETE", _build_path(name))
         with resume_hint(
             f"the deletion {CONTINUES_WHILE_RUNNING}; show its state: anabranch collections list"
         ):

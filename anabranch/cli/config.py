@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from cyclopts import Parameter
 
@@ -160,15 +160,10 @@ contract = make_group("contract")
 class TargetOptions:
     """Where the generated files are."""
 
-    check: Annotated[
-        bool,
-        Parameter(
-            help="Compare with the committed files instead of writing them; exit 1 if one differs."
-        ),
-    ] = False
-    to: Annotated[Path | None, Parameter(help="Folder to write to. [default: docs/reference]")] = (
-        None
-    )
+    check: bool = False
+    """Compare with the committed files instead of writing them; exit 1 if one differs."""
+    to: Path | None = None
+    """Folder to write to. [default: docs/reference]"""
 
 
 COMMITTED = TargetOptions()

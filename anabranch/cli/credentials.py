@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from engines.disk import write_private
 from schemas.errors import ConfigurationError, InvalidRequest
 
 CREDENTIALS_FILE = "credentials.json"
@@ -95,10 +96,5 @@ def _write_credentials(credentials: dict[str, str]) -> Path:
     """Replace the file atomically."""
     folder = find_config_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary_path = folder / f".{CREDENTIALS_FILE}.{os.getpid()}"
-    temporary_path.unlink(missing_ok=True)
-    with os.fdopen(
-        os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-    ) as file:
-        json.dump(credentials, file, indent=1)
-    return temporary_path.replace(folder / CREDENTIALS_FILE)
+    write_private(folder / CREDENTIALS_FILE, json.dumps(credentials, indent=1))
+    return folder / CREDENTIALS_FILE

@@ -116,14 +116,11 @@ def scrub(*, common: LocalOptions = LOCAL) -> int:
 def _run_with_pool(
     common: LocalOptions, work: Callable[[Pool], Awaitable[T]], *, size: int = 1
 ) -> T:
-    from sql.database import close_pool, open_pool
+    from sql.database import use_pool
 
     async def run(dsn: str) -> T:
-        pool = await open_pool(dsn, size=size, name="anabranch db")
-        try:
+        async with use_pool(dsn, size=size, name="anabranch db") as pool:
             return await work(pool)
-        finally:
-            await close_pool(pool)
 
     return _run_with_database(common, run)
 

@@ -33,10 +33,14 @@ REDRIVE_PATH = "/v1/dead-letters/redrive"
 class SelectionOptions:
     """Dead letters to close."""
 
-    stage: Annotated[str | None, Parameter(help="Only dead letters of this stage.")] = None
-    code: Annotated[str | None, Parameter(help="Only dead letters with this error code.")] = None
-    everything: Annotated[bool, Parameter(name="--all", help="All open dead letters.")] = False
-    dry_run: Annotated[bool, Parameter(help="Only show how many these are.")] = False
+    stage: str | None = None
+    """Only dead letters of this stage."""
+    code: str | None = None
+    """Only dead letters with this error code."""
+    everything: Annotated[bool, Parameter(name="--all")] = False
+    """All open dead letters."""
+    dry_run: bool = False
+    """Only show how many these are."""
 
     async def to_request(self, client: ApiClient, events: Sequence[str]) -> dict[str, Any]:
         return {

@@ -9,7 +9,6 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import get
-from anabranch.cli.errors import FAILED
 from anabranch.cli.names import (
     DOCUMENTS,
     DocumentName,
@@ -35,7 +34,6 @@ from anabranch.cli.output import (
     format_stage_state,
     format_waiting_stage,
     print_fields,
-    print_stderr,
     resume_hint,
 )
 from schemas.ingest import FINAL_STATES, DocumentState
@@ -249,7 +247,7 @@ def amend(
 
     async def run(client: ApiClient, document_id: str) -> dict[str, Any]:
         body = {name: value for name, value in changes.items() if value is not None}
-        accepted = await client.patch(f"/v1/documents/{document_id}", body)
+        accepted = await client.call("PATCH", f"/v1/documents/{document_id}", body)
         return await _wait_until_applied(client, accepted)
 
     answer = call_by_name(DOCUMENTS, document, common, run, stages=("all",))
@@ -265,17 +263,14 @@ def delete(
     async def run(client: ApiClient, document_id: str) -> dict[str, Any]:
         details = await client.get(f"/v1/documents/{document_id}")
         name = details.get("title") or details.get("filename")
-        if not yes and not confirm(
-            f"Delete document {document_id} ({name}, {details.get('chunks_count')} chunks)?"
-        ):
-            return {}
-        accepted = await client.delete(f"/v1/documents/{document_id}")
+        confirm(
+            f"Delete document {document_id} ({name}, {details.get('chunks_count')} chunks)?",
+            yes=yes,
+        )
+        accepted = await client.call("DELETE", f"/v1/documents/{document_id}")
         return await _wait_until_applied(client, accepted)
 
     answer = call_by_name(DOCUMENTS, document, common, run, is_exact=True, stages=("all",))
-    if not answer:
-        print_stderr("nothing was deleted")
-        return FAILED
     return common.acknowledge(answer, "accepted; the document disappears from all results shortly")
 
 

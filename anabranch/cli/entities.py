@@ -56,7 +56,7 @@ def show(
     Args:
         kind: Its type, if several have the name.
     """
-    details = get(_format_path(entity, kind), common)
+    details = get(_format_path(entity), common, type=kind)
     return common.show(details, lambda: _print_details(details, common))
 
 
@@ -82,8 +82,11 @@ def amend(
     body: dict[str, Any] = {"add_aliases": list(add_alias), "remove_aliases": list(remove_alias)}
     if set_type:
         body["type"] = set_type
-    path = _format_path(entity, kind)
-    changed = call_api(common, lambda client: client.patch(path, body), stages=("control",))
+    changed = call_api(
+        common,
+        lambda client: client.call("PATCH", _format_path(entity), body, type=kind),
+        stages=("control",),
+    )
     return _show_change(changed, common)
 
 
@@ -104,9 +107,8 @@ def merge(
         kind: Type of the entity, if several have the name.
         into_type: Type of the other one, if several have the name.
     """
-    whole = get(_format_path(into, into_type), common)
-    path = _format_path(entity, kind, "/merge")
-    return _show_change(post(path, {"into": whole["id"]}, common, stages=("control",)), common)
+    whole = get(_format_path(into), common, type=into_type)
+    return _post(entity, kind, "/merge", {"into": whole["id"]}, common)
 
 
 @app.command
@@ -124,12 +126,18 @@ def split(
         part: Name or id of the entity that was merged into it.
         kind: Type of the entity, if several have the name.
     """
-    path = _format_path(entity, kind, "/split")
-    return _show_change(post(path, {"part": part}, common, stages=("control",)), common)
+    return _post(entity, kind, "/split", {"part": part}, common)
 
 
-def _format_path(entity: str, kind: str | None, action: str = "") -> str:
-    return f"/v1/entities/{quote(entity, safe='')}{action}{f'?type={quote(kind)}' if kind else ''}"
+def _format_path(entity: str) -> str:
+    return f"/v1/entities/{quote(entity, safe='')}"
+
+
+def _post(
+    entity: str, kind: str | None, action: str, body: dict[str, Any], common: RemoteOptions
+) -> int:
+    path = _format_path(entity) + action
+    return _show_change(post(path, body, common, stages=("control",), type=kind), common)
 
 
 def _show_change(details: dict[str, Any], common: RemoteOptions) -> int:

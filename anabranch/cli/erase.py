@@ -6,13 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.api_calls import call_api, get
-from anabranch.cli.errors import FAILED, OK
+from anabranch.cli.errors import OK
 from anabranch.cli.names import DOCUMENTS, NamedResource, WholeDocumentName, call_by_name
 from anabranch.cli.options import REMOTE, CollectionName, RemoteOptions, Yes, make_group
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     confirm,
-    print_stderr,
     print_table,
     resume_hint,
 )
@@ -60,7 +59,7 @@ def list_receipts(*, common: RemoteOptions = REMOTE) -> int:
 def erase_by_name(
     resource: NamedResource, scope: Scope, name: str, yes: bool, common: RemoteOptions
 ) -> int:
-    async def erase(client: ApiClient, found_id: str) -> dict[str, Any] | None:
+    async def erase(client: ApiClient, found_id: str) -> dict[str, Any]:
         label = found_id if found_id == name else f"{found_id} ({name})"
         return await _confirm_and_erase(client, scope, found_id, label, yes, common)
 
@@ -77,12 +76,7 @@ def run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int:
     return _print_receipt(scope, name, receipt, common)
 
 
-def _print_receipt(
-    scope: Scope, name: str, receipt: dict[str, Any] | None, common: RemoteOptions
-) -> int:
-    if receipt is None:
-        print_stderr("nothing was erased")
-        return FAILED
+def _print_receipt(scope: Scope, name: str, receipt: dict[str, Any], common: RemoteOptions) -> int:
     if common.print_if_json(receipt):
         return OK
     n_documents = receipt["documents"]
@@ -102,10 +96,9 @@ def _print_receipt(
 
 async def _confirm_and_erase(
     client: ApiClient, scope: Scope, name: str, label: str, yes: bool, common: RemoteOptions
-) -> dict[str, Any] | None:
-    """Erase and wait for the receipt. Returns None if the user declines."""
-    if not yes and not confirm(f"Erase {scope} {label} permanently?"):
-        return None
+) -> dict[str, Any]:
+    """Erase and wait for the receipt."""
+    confirm(f"Erase {scope} {label} permanently?", yes=yes)
     accepted = await client.post("/v1/erasures", {"scope": scope, "name": name})
     common.print_note(f"receipt {accepted['receipt_id']}: waiting for events in progress to finish")
     with resume_hint(

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
@@ -242,16 +242,14 @@ MEASURES = ("passage_first", "passage_in_ten", "falsely_refused", "correctly_ref
 class ExamOptions:
     """Questions of an exam."""
 
-    generation: Annotated[
-        str | None, Parameter(help="Generation to examine, instead of the live one.")
-    ] = None
-    questions: Annotated[
-        int, Parameter(help="Maximum number of questions. Half are asked without their document.")
-    ] = 200
-    seed: Annotated[
-        int, Parameter(help="Selects the questions; the same seed selects the same ones.")
-    ] = 0
-    profile: Annotated[str, Parameter(help="Retrieval profile.")] = "default"
+    generation: str | None = None
+    """Generation to examine, instead of the live one."""
+    questions: int = 200
+    """Maximum number of questions. Half are asked without their document."""
+    seed: int = 0
+    """Selects the questions; the same seed selects the same ones."""
+    profile: str = "default"
+    """Retrieval profile."""
 
 
 DEFAULT_EXAM = ExamOptions()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from anabranch.cli.api_calls import LONG_TIMEOUT_S, call_api, format_time, get, post
-from anabranch.cli.errors import FAILED, GATE_FAILED, OK
+from anabranch.cli.errors import GATE_FAILED, OK
 from anabranch.cli.options import JUDGEMENT_STAGES, REMOTE, RemoteOptions, Yes, make_group
 from anabranch.cli.output import confirm, print_fields, print_stderr, print_table
 from schemas.errors import InvalidRequest
@@ -27,33 +27,20 @@ GenerationName = Annotated[str, Parameter(help="Generation name, such as g2.")]
 class ComparisonOptions:
     """Queries to compare two generations with."""
 
-    golden: Annotated[
-        Path | None, Parameter(help="File with one golden query and its judgements per line.")
-    ] = None
-    since: Annotated[
-        datetime | None,
-        Parameter(
-            help="Use real queries and feedback from this time on (UTC unless it has a zone)."
-        ),
-    ] = None
-    until: Annotated[
-        datetime | None,
-        Parameter(
-            help="Use real queries and feedback before this time (UTC unless it has a zone)."
-        ),
-    ] = None
-    queries: Annotated[int, Parameter(help="Maximum number of real queries, the latest first.")] = (
-        200
-    )
-    answers: Annotated[
-        bool, Parameter(help="Generate answers, too. Uses tokens of the chat model.")
-    ] = False
-    profile: Annotated[
-        str | None, Parameter(help="Retrieval profile, instead of the one of each query.")
-    ] = None
-    profile_b: Annotated[
-        str | None, Parameter(help="Retrieval profile of the second side, to compare profiles.")
-    ] = None
+    golden: Path | None = None
+    """File with one golden query and its judgements per line."""
+    since: datetime | None = None
+    """Use real queries and feedback from this time on (UTC unless it has a zone)."""
+    until: datetime | None = None
+    """Use real queries and feedback before this time (UTC unless it has a zone)."""
+    queries: int = 200
+    """Maximum number of real queries, the latest first."""
+    answers: bool = False
+    """Generate answers, too. Uses tokens of the chat model."""
+    profile: str | None = None
+    """Retrieval profile, instead of the one of each query."""
+    profile_b: str | None = None
+    """Retrieval profile of the second side, to compare profiles."""
 
     def to_request(self) -> dict[str, Any]:
         """Build the body of the HTTP request. Raises InvalidRequest for an invalid golden file."""
@@ -196,33 +183,25 @@ def drop(name: str, /, *, yes: Yes = False, common: RemoteOptions = REMOTE) -> i
             f"{generation['documents']} documents, {generation['chunks']} chunks, "
             f"{generation['bytes']} bytes"
         )
-        # The live generation is not worth a prompt: the server refuses to drop it.
-        if (
-            generation["state"] == "live"
-            or yes
-            or confirm(
-                f"Drop generation {generation['name']} ({generation['state']}, {size}) "
-                "permanently? It cannot be rolled back to."
-            )
-        ):
-            return await client.delete(f"/v1/generations/{name}")
-        return {}
+        confirm(
+            f"Drop generation {generation['name']} ({generation['state']}, {size}) "
+            "permanently? It cannot be rolled back to.",
+            # The live generation is not worth a prompt: the server refuses to drop it.
+            yes=yes or generation["state"] == "live",
+        )
+        return await client.call("DELETE", f"/v1/generations/{name}")
 
     result = call_api(common, work, stages=JUDGEMENT_STAGES, timeout_s=LONG_TIMEOUT_S)
-    if common.is_json and result:
-        common.print_result(result)
-    elif result:
-        pending = ""
-        if not result["removed"]:
-            holder = result["blocked_by"]
-            by = (
-                f" of {holder['application'] or 'another program'} (pid {holder['pid']})"
-                if holder
-                else ""
-            )
-            pending = f"; its last tables are removed when a transaction{by} ends"
-        common.print_note(f"{result['generation']} dropped{pending}")
-    return OK if result else FAILED
+    pending = ""
+    if not result["removed"]:
+        holder = result["blocked_by"]
+        by = (
+            f" of {holder['application'] or 'another program'} (pid {holder['pid']})"
+            if holder
+            else ""
+        )
+        pending = f"; its last tables are removed when a transaction{by} ends"
+    return common.acknowledge(result, f"{result['generation']} dropped{pending}")
 
 
 def _post(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:

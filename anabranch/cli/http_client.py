@@ -32,28 +32,25 @@ class ApiClient(AsyncTransport):
         super().__init__(url, token, tenant=tenant, timeout_s=TIMEOUT_S)
         self.is_ephemeral = is_ephemeral
 
+    async def call(
+        self, method: str, path: str, body: dict[str, Any] | None = None, **parameters: Any
+    ) -> dict[str, Any]:
+        """Return the body of the reply. Parameters of the query that are None are left out."""
+        query = _drop_unset(parameters)
+        return self.read_object(await self.request(method, path, params=query, json=body))
+
     async def get(self, path: str, **parameters: Any) -> dict[str, Any]:
-        query = {name: value for name, value in parameters.items() if value is not None}
-        return self.read_object(await self.request("GET", path, params=query))
+        return await self.call("GET", path, **parameters)
 
-    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self.read_object(await self.request("POST", path, json=body))
-
-    async def put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self.read_object(await self.request("PUT", path, json=body))
-
-    async def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self.read_object(await self.request("PATCH", path, json=body))
-
-    async def delete(self, path: str) -> dict[str, Any]:
-        return self.read_object(await self.request("DELETE", path))
+    async def post(self, path: str, body: dict[str, Any], **parameters: Any) -> dict[str, Any]:
+        return await self.call("POST", path, body, **parameters)
 
     async def get_text(self, path: str) -> str:
         return (await self.request("GET", path)).text
 
     async def stream_text(self, path: str, **parameters: Any) -> AsyncIterator[str]:
         """Yield the text of a response, piece by piece."""
-        query = {name: value for name, value in parameters.items() if value is not None}
+        query = _drop_unset(parameters)
         async with self.open_stream(Request("GET", path, {"params": query})) as response:
             async for text in response.aiter_text():
                 yield text
@@ -81,3 +78,7 @@ class ApiClient(AsyncTransport):
         # Command-line users see options, not body fields.
         detail = re.sub(r"(^|; )body(\.|: )", r"\1", error.detail)
         return error_class(detail, code=error.code, remedy=to_cli_remedy(error.code, error.remedy))
+
+
+def _drop_unset(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}

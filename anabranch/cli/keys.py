@@ -164,7 +164,7 @@ def revoke(key_id: KeyId, /, *, common: RemoteOptions = REMOTE) -> int:
     revoked = _call(
         common,
         ApiKey,
-        lambda client: client.delete(f"/v1/keys/{valid_id}"),
+        lambda client: client.call("DELETE", f"/v1/keys/{valid_id}"),
         lambda keys, caller: keys.revoke(caller, valid_id),
     )
     return common.acknowledge(revoked.model_dump(mode="json"), f"revoked {key_id}")

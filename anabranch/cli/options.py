@@ -40,40 +40,26 @@ OutputFormat = Literal["text", "json", "ndjson"]
 class CommonOptions:
     """Location of the data, and output options."""
 
-    data: Annotated[Path | None, Parameter(help="Data folder.  [default: ./anabranch-data]")] = None
-    config: Annotated[
-        Path | None,
-        Parameter(
-            env_var="ANABRANCH_CONFIG",
-            help="Settings file.  [default: anabranch.toml in the data folder]",
-        ),
-    ] = None
-    set: Annotated[
-        tuple[str, ...],
-        Parameter(name="--set", help="Override a setting: section.key=value. Repeatable."),
-    ] = ()
-    as_json: Annotated[bool, Parameter(name="--json", help="Short for --output json.")] = False
-    output: Annotated[
-        OutputFormat,
-        Parameter(
-            help="Format of stdout: text, one JSON object, or one JSON object per line and item "
-            "(ndjson)."
-        ),
-    ] = "text"
-    quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], help="Print results and errors only.")
-    ] = False
-    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], help="Log debug messages.")] = (
-        False
-    )
+    data: Path | None = None
+    """Data folder.  [default: ./anabranch-data]"""
+    config: Annotated[Path | None, Parameter(env_var="ANABRANCH_CONFIG")] = None
+    """Settings file.  [default: anabranch.toml in the data folder]"""
+    set: Annotated[tuple[str, ...], Parameter(name="--set")] = ()
+    """Override a setting: section.key=value. Repeatable."""
+    as_json: Annotated[bool, Parameter(name="--json")] = False
+    """Short for --output json."""
+    output: OutputFormat = "text"
+    """Format of stdout: text, one JSON object, or one JSON object per line and item (ndjson)."""
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False
+    """Print results and errors only."""
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False
+    """Log debug messages."""
     # Any value but an empty one counts (no-color.org), which cyclopts would parse as a boolean.
-    no_color: Annotated[
-        bool, Parameter(show_default=False, help="Disable colors, as NO_COLOR=1 does.")
-    ] = bool(os.environ.get("NO_COLOR"))
+    no_color: Annotated[bool, Parameter(show_default=False)] = bool(os.environ.get("NO_COLOR"))
+    """Disable colors, as NO_COLOR=1 does."""
 
-    wide: Annotated[
-        bool, Parameter(help="Print whole columns, also beyond the width of the terminal.")
-    ] = False
+    wide: bool = False
+    """Print whole columns, also beyond the width of the terminal."""
 
     @property
     def is_json(self) -> bool:
@@ -203,16 +189,10 @@ class LocalOptions(CommonOptions):
 class RemoteOptions(CommonOptions):
     """Options of commands that call the HTTP API."""
 
-    server: Annotated[
-        str | None,
-        Parameter(
-            env_var="ANABRANCH_SERVER", help="URL of a running server, instead of a data folder."
-        ),
-    ] = None
-    tenant: Annotated[
-        str | None,
-        Parameter(help="Tenant to act for, instead of the credential's own. Operators only."),
-    ] = None
+    server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER")] = None
+    """URL of a running server, instead of a data folder."""
+    tenant: str | None = None
+    """Tenant to act for, instead of the credential's own. Operators only."""
 
 
 @Parameter(name="*")
@@ -220,10 +200,10 @@ class RemoteOptions(CommonOptions):
 class PageOptions:
     """Options of lists that are read page by page."""
 
-    limit: Annotated[
-        int, Parameter(help="Maximum number of items.", validator=Number(gte=1, lte=500))
-    ] = 50
-    after: Annotated[str | None, Parameter(help="Cursor printed with the previous page.")] = None
+    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50
+    """Maximum number of items."""
+    after: str | None = None
+    """Cursor printed with the previous page."""
 
     def to_query(self) -> dict[str, Any]:
         return {"limit": self.limit, "after": self.after}
@@ -234,7 +214,8 @@ class PageOptions:
 class SortedPageOptions(PageOptions):
     """Options of lists that the server sorts."""
 
-    sort: Annotated[str | None, Parameter(help="Column to sort by: COLUMN or COLUMN:desc.")] = None
+    sort: str | None = None
+    """Column to sort by: COLUMN or COLUMN:desc."""
 
     def to_query(self, **fields: str) -> dict[str, Any]:
         """Return parameters of the list, with `fields` for printed headings."""

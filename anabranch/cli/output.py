@@ -257,11 +257,17 @@ def to_single_line(text: str) -> str:
     return escape_controls(text.replace("\n", " "))
 
 
-def confirm(question: str) -> bool:
-    """Prompt on stderr and return whether the answer is yes.
+class Declined(Exception):
+    """The answer to a prompt was not yes."""
 
-    Raises ConfigurationError at the end of stdin.
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Prompt on stderr, unless `yes` was given.
+
+    Raises Declined, and ConfigurationError at the end of stdin.
     """
+    if yes:
+        return
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     with _interruptible_read():
         answer = sys.stdin.readline()
@@ -272,7 +278,8 @@ def confirm(question: str) -> bool:
             code="NOT_CONFIRMED",
             remedy="Add --yes to run without a terminal.",
         )
-    return answer.strip().lower() in ("y", "yes")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise Declined
 
 
 @contextmanager

@@ -39,62 +39,34 @@ from schemas.errors import ConfigurationError, TransientError
 class QueryOptions:
     """Options of a query or search."""
 
-    k: Annotated[int, Parameter(help="Number of passages to return.", validator=Number(gte=1))] = 10
-    profile: Annotated[
-        str | None,
-        Parameter(help="Workflow profile.  [default: that of the collection, or `default`]"),
-    ] = None
-    profiles: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Use this profile of a type instead of the workflow's: fusion=rrf. Repeatable."
-        ),
-    ] = ()
-    override: Annotated[
-        tuple[str, ...],
-        Parameter(help="Override a setting of the profiles: semantic.k=50. Repeatable."),
-    ] = ()
-    mode: Annotated[
-        Literal["auto", "vector", "graph", "hybrid"],
-        Parameter(help="Retrieval mode; auto chooses by the question."),
-    ] = "auto"
-    channels: Annotated[
-        str | None,
-        Parameter(help="Only use these channels, comma-separated, such as lexical,semantic."),
-    ] = None
-    collection: Annotated[
-        tuple[str, ...], Parameter(help="Only search this collection. Repeatable.")
-    ] = ()
-    tag: Annotated[
-        tuple[str, ...],
-        Parameter(help="Only search documents with this tag. Repeatable: all must match."),
-    ] = ()
-    metadata: Annotated[
-        tuple[str, ...],
-        Parameter(help="Only search documents with this metadata: key=value. Repeatable."),
-    ] = ()
-    language: Annotated[
-        str | None, Parameter(help="Language of the question.  [default: detected]")
-    ] = None
-    generation: Annotated[
-        str | None, Parameter(help="Generation of the index to query.  [default: the live one]")
-    ] = None
-    prefer_named: Annotated[
-        bool,
-        Parameter(
-            negative="--no-prefer-named", help="Prefer documents whose title the question names."
-        ),
-    ] = True
-    infer_filters: Annotated[
-        bool,
-        Parameter(
-            negative="--no-infer-filters",
-            help="Restrict the search to dates and tags that the question states about documents.",
-        ),
-    ] = True
-    explain: Annotated[
-        bool, Parameter(help="Show the ranks, the scores and how they were computed.")
-    ] = False
+    k: Annotated[int, Parameter(validator=Number(gte=1))] = 10
+    """Number of passages to return."""
+    profile: str | None = None
+    """Workflow profile.  [default: that of the collection, or `default`]"""
+    profiles: tuple[str, ...] = ()
+    """Use this profile of a type instead of the workflow's: fusion=rrf. Repeatable."""
+    override: tuple[str, ...] = ()
+    """Override a setting of the profiles: semantic.k=50. Repeatable."""
+    mode: Literal["auto", "vector", "graph", "hybrid"] = "auto"
+    """Retrieval mode; auto chooses by the question."""
+    channels: str | None = None
+    """Only use these channels, comma-separated, such as lexical,semantic."""
+    collection: tuple[str, ...] = ()
+    """Only search this collection. Repeatable."""
+    tag: tuple[str, ...] = ()
+    """Only search documents with this tag. Repeatable: all must match."""
+    metadata: tuple[str, ...] = ()
+    """Only search documents with this metadata: key=value. Repeatable."""
+    language: str | None = None
+    """Language of the question.  [default: detected]"""
+    generation: str | None = None
+    """Generation of the index to query.  [default: the live one]"""
+    prefer_named: Annotated[bool, Parameter(negative="--no-prefer-named")] = True
+    """Prefer documents whose title the question names."""
+    infer_filters: Annotated[bool, Parameter(negative="--no-infer-filters")] = True
+    """Restrict the search to dates and tags that the question states about documents."""
+    explain: bool = False
+    """Show the ranks, the scores and how they were computed."""
 
     def to_request(self, text: str) -> dict[str, Any]:
         """Build the body of the HTTP request.
@@ -240,11 +212,12 @@ def join_question(words: Sequence[str]) -> str:
 async def _stream_answer(body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
     from anabranch.cli.server_connection import open_client
 
-    on_event: OnStreamEvent = (
-        print_event_line if common.is_json else make_progress_printer(quiet=common.quiet)
-    )
     async with open_client(common) as client:
-        return await read_answer(client.follow("/v1/query", body | {"stream": True}), on_event)
+        events = client.follow("/v1/query", body | {"stream": True})
+        _, answer = await read_answer(
+            events, common, "Retry; check the server with `anabranch doctor`."
+        )
+        return answer
 
 
 def _format_location(item: Mapping[str, Any]) -> str:
@@ -260,20 +233,23 @@ OnStreamEvent = Callable[[str, dict[str, Any]], None]
 
 
 async def read_answer(
-    events: AsyncIterator[tuple[str, dict[str, Any]]], on_event: OnStreamEvent
-) -> dict[str, Any]:
-    """Return the data of the `answer` event.
+    events: AsyncIterator[tuple[str, dict[str, Any]]], common: RemoteOptions, remedy: str
+) -> tuple[str, dict[str, Any]]:
+    """Print the events, and return the last one: `answer`, or of a run also `stopped`.
 
-    Raises TransientError if the stream ends without one.
+    Raises TransientError with the remedy if the stream ends without one.
     """
+    on_event: OnStreamEvent = (
+        print_event_line if common.is_json else make_progress_printer(quiet=common.quiet)
+    )
     async for name, data in events:
         on_event(name, data)
-        if name == "answer":
-            return data
+        if name in ("answer", "stopped"):
+            return name, data
     raise TransientError(
         "The server closed the stream before the answer.",
         code="SERVER_UNREACHABLE",
-        remedy="Retry; check the server with `anabranch doctor`.",
+        remedy=remedy,
     )
 
 

@@ -97,7 +97,7 @@ def delete(question: QuestionName, /, *, common: RemoteOptions = REMOTE) -> int:
         QUESTIONS,
         question,
         common,
-        lambda client, found_id: client.delete(f"/v1/questions/{found_id}"),
+        lambda client, found_id: client.call("DELETE", f"/v1/questions/{found_id}"),
         stages=JUDGEMENT_STAGES,
     )
     text = to_single_line(deleted["request"]["query"])

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
 
@@ -38,14 +38,8 @@ from anabranch.cli.output import (
     remove_emphasis,
     to_single_line,
 )
-from anabranch.cli.query import (
-    NO_OPTIONS,
-    QueryOptions,
-    join_question,
-    make_progress_printer,
-    print_event_line,
-)
-from schemas.errors import InvalidRequest, TransientError
+from anabranch.cli.query import NO_OPTIONS, QueryOptions, join_question, read_answer
+from schemas.errors import InvalidRequest
 from schemas.run_records import RunOutcome
 
 if TYPE_CHECKING:
@@ -59,14 +53,14 @@ app = make_group("runs")
 class FilterOptions:
     """Conditions that runs must meet."""
 
-    outcome: Annotated[
-        RunOutcome | None, Parameter(help="Only runs that ended so, or that are running.")
-    ] = None
-    profile: Annotated[str | None, Parameter(help="Only runs of this profile.")] = None
-    since: Annotated[
-        datetime | None, Parameter(help="Only runs received at this time or later.")
-    ] = None
-    until: Annotated[datetime | None, Parameter(help="Only runs received before this time.")] = None
+    outcome: RunOutcome | None = None
+    """Only runs that ended so, or that are running."""
+    profile: str | None = None
+    """Only runs of this profile."""
+    since: datetime | None = None
+    """Only runs received at this time or later."""
+    until: datetime | None = None
+    """Only runs received before this time."""
 
     def to_query(self) -> dict[str, Any]:
         period = {"from": format_time(self.since), "to": format_time(self.until)}
@@ -169,22 +163,15 @@ def stream(run: RunId, /, *, common: RemoteOptions = REMOTE) -> int:
 
 
 async def _follow(client: ApiClient, run: str, common: RemoteOptions) -> int:
-    on_event = print_event_line if common.is_json else make_progress_printer(quiet=common.quiet)
-    async for name, data in client.follow(f"/v1/runs/{run}/stream"):
-        on_event(name, data)
-        if name == "stopped":
-            if not common.is_json:
-                print_stderr(f"{data['state']}: {data['detail']}\n{data['remedy']}")
-            return FAILED
-        if name == "answer":
-            if not common.is_json:
-                _print_response(data, common)
-            return REFUSED if data.get("refused") else OK
-    raise TransientError(
-        "The server closed the stream before the answer.",
-        code="SERVER_UNREACHABLE",
-        remedy=f"Repeat `anabranch runs stream {run}`.",
-    )
+    events = client.follow(f"/v1/runs/{run}/stream")
+    name, data = await read_answer(events, common, f"Repeat `anabranch runs stream {run}`.")
+    if name == "stopped":
+        if not common.is_json:
+            print_stderr(f"{data['state']}: {data['detail']}\n{data['remedy']}")
+        return FAILED
+    if not common.is_json:
+        _print_response(data, common)
+    return REFUSED if data.get("refused") else OK
 
 
 def _print_status(run: dict[str, Any]) -> None:
@@ -244,9 +231,8 @@ def counterfactual(run: RunId, /, *, common: RemoteOptions = REMOTE) -> int:
 def _print_counterfactual(result: dict[str, Any]) -> None:
     print(to_single_line(result["summary"]))
     for document in result["documents"]:
-        name = document["title"] or document["external_id"] or document["document_id"]
         marks = "".join(f"[{n}]" for n in document["citations"])
-        print(f"\nwithout {marks} {to_single_line(name)}: {document['outcome']}")
+        print(f"\nwithout {marks} {_format_name(document)}: {document['outcome']}")
         if document["answer"] and document["outcome"] != "unchanged":
             print(f"    {remove_emphasis(document['answer'])}")
 
@@ -267,8 +253,7 @@ def _print_summary(result: dict[str, Any], common: RemoteOptions) -> None:
     for bullet in result["bullets"]:
         print(f"- {bullet['text']} {''.join(f'[{n}]' for n in bullet['citations'])}")
     for fact in result["citations"]:
-        name = to_single_line(fact["title"] or fact["external_id"] or "-")
-        print(f"[{fact['n']}] {name}: {fact['quote']}")
+        print(f"[{fact['n']}] {_format_name(fact)}: {fact['quote']}")
     for warning in result["warnings"]:
         common.print_note(warning)
 
@@ -358,17 +343,13 @@ def _print_response(response: dict[str, Any], common: RemoteOptions) -> None:
     if "answer" in response:
         print_answer(response["answer"] or response["message"], no_color=common.no_color)
     for citation in response.get("citations", []):
-        print(
-            f"[{citation['n']}] "
-            f"{to_single_line(citation['title'] or citation['external_id'] or '-')}: "
-            f"{citation['quote']}"
-        )
+        print(f"[{citation['n']}] {_format_name(citation)}: {citation['quote']}")
     for result in response.get("results", []):
-        print(
-            f"{result['rank']:>2}. "
-            f"{to_single_line(result['title'] or result['external_id'] or '-')}: "
-            f"{result['snippet']}"
-        )
+        print(f"{result['rank']:>2}. {_format_name(result)}: {result['snippet']}")
+
+
+def _format_name(item: dict[str, Any]) -> str:
+    return to_single_line(item["title"] or item["external_id"] or item.get("document_id") or "-")
 
 
 VERDICT_LABELS = {True: "ok  ", False: "FAIL", None: " -  "}
@@ -448,9 +429,7 @@ def _format_run(result: dict[str, Any]) -> Iterable[str]:
     yield f"{result['question']}\n{remove_emphasis(result['answer'] or 'refused')}"
     for citation in result["citations"]:
         pages = f" · p. {', '.join(map(str, citation['pages']))}" if citation["pages"] else ""
-        name = to_single_line(
-            citation["title"] or citation["external_id"] or citation["document_id"]
-        )
+        name = _format_name(citation)
         yield f"\n[{citation['n']}] {name} · revision {citation['revision']}{pages}"
         yield f"    “{citation['quote']}”  [{citation['char_start']}, {citation['char_end']})"
         yield from (
@@ -463,8 +442,8 @@ def _format_run(result: dict[str, Any]) -> Iterable[str]:
 
 def _format_document(result: dict[str, Any]) -> Iterable[str]:
     yield (
-        f"{to_single_line(result['title'] or result['external_id'] or result['document_id'])} · "
-        f"revision {result['revision']} · sha256 {result['content_sha256']}"
+        f"{_format_name(result)} · revision {result['revision']} · "
+        f"sha256 {result['content_sha256']}"
     )
     yield from map(_format_hop, result["hops"])
 

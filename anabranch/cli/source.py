@@ -31,21 +31,18 @@ SourceName = Annotated[str, Parameter(help="Name of the source.")]
 class ColumnOptions:
     """Mapping of columns to parts of a document."""
 
-    body: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Text columns, joined by blank lines; or one column of bytes, read as a file."
-        ),
-    ]
-    id: Annotated[
-        tuple[str, ...], Parameter(help="Columns of the external id.  [default: the row's key]")
-    ] = ()
-    title: Annotated[str | None, Parameter(help="Column of the title.")] = None
-    language: Annotated[str | None, Parameter(help="Column of the language.")] = None
-    filename: Annotated[
-        str | None, Parameter(help="Column of the filename, for a body of bytes.")
-    ] = None
-    metadata: Annotated[tuple[str, ...], Parameter(help="Columns that become metadata.")] = ()
+    body: tuple[str, ...]
+    """Text columns, joined by blank lines; or one column of bytes, read as a file."""
+    id: tuple[str, ...] = ()
+    """Columns of the external id.  [default: the row's key]"""
+    title: str | None = None
+    """Column of the title."""
+    language: str | None = None
+    """Column of the language."""
+    filename: str | None = None
+    """Column of the filename, for a body of bytes."""
+    metadata: tuple[str, ...] = ()
+    """Columns that become metadata."""
 
     def to_mapping(self) -> dict[str, Any]:
         return {
@@ -60,8 +57,10 @@ class ColumnOptions:
 class DocumentOptions:
     """Fields of every document of the source."""
 
-    collection: Annotated[str | None, Parameter(help="Collection of the documents.")] = None
-    tag: Annotated[tuple[str, ...], Parameter(help="Tag of the documents. Repeatable.")] = ()
+    collection: str | None = None
+    """Collection of the documents."""
+    tag: tuple[str, ...] = ()
+    """Tag of the documents. Repeatable."""
 
 
 NO_DOCUMENT_OPTIONS = DocumentOptions()
@@ -221,13 +220,8 @@ def remove(
     async def run(client: ApiClient) -> dict[str, Any]:
         source = await client.get(f"/v1/sources/{name}")
         consequence = f"{'withdraw' if withdraw else 'keep'} its {source['documents']} documents"
-        if not yes and not confirm(f"Remove source {name} and {consequence}?"):
-            return {}
-        return dict(
-            (
-                await client.request("DELETE", f"/v1/sources/{name}", params={"withdraw": withdraw})
-            ).json()
-        )
+        confirm(f"Remove source {name} and {consequence}?", yes=yes)
+        return await client.call("DELETE", f"/v1/sources/{name}", withdraw=withdraw)
 
     return _change(run, common)
 
@@ -243,14 +237,12 @@ def reset(name: str, /, *, yes: Yes = False, common: RemoteOptions = REMOTE) -> 
         name: Name of the source, or the ce_source of a producer that numbers its changes.
     """
 
+    confirm(
+        f"Reset source {name}, so that new changes take precedence over all earlier ones?", yes=yes
+    )
+
     async def run(client: ApiClient) -> dict[str, Any]:
-        if not yes and not confirm(
-            f"Reset source {name}, so that new changes take precedence over all earlier ones?"
-        ):
-            return {}
-        return dict(
-            (await client.request("POST", "/v1/sources/reset", params={"name": name})).json()
-        )
+        return await client.post("/v1/sources/reset", {}, name=name)
 
     return _change(run, common)
 
@@ -288,17 +280,15 @@ def approve_folder(definition: dict[str, Any], common: RemoteOptions) -> None:
 
 
 def _change(work: Callable[[ApiClient], Awaitable[dict[str, Any]]], common: RemoteOptions) -> int:
-    """Print the accepted change. Return 1 if it was not confirmed."""
+    """Print the accepted change."""
     from anabranch.cli.server_connection import warn_if_server_stops
 
     async def run(client: ApiClient) -> dict[str, Any]:
         answer = await work(client)
-        if answer:
-            warn_if_server_stops(client, common)
+        warn_if_server_stops(client, common)
         return answer
 
-    answer = call_api(common, run)
-    return common.acknowledge(answer, "accepted") if answer else 1
+    return common.acknowledge(call_api(common, run), "accepted")
 
 
 def _format_problem(status: dict[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from anabranch.cli.errors import FAILED, OK
+from anabranch.cli.errors import OK
 from anabranch.cli.options import COMMON, LOCAL, CommonOptions, LocalOptions, Yes
 from anabranch.cli.output import confirm, print_stderr
 from schemas.errors import AnabranchError, NotFound
@@ -356,12 +356,8 @@ def down(*, erase: bool = False, yes: Yes = False, common: LocalOptions = LOCAL)
 
     settings = common.load_settings()
     paths = list_removable_folders(settings) if erase else []
-    if (
-        erase
-        and not yes
-        and not confirm(f"Delete {' and '.join(map(str, paths))} with all contents permanently?")
-    ):
-        return FAILED
+    if erase:
+        confirm(f"Delete {' and '.join(map(str, paths))} with all contents permanently?", yes=yes)
     was_running = stop_server(settings)
     if erase:
         remove_data_folder(settings)

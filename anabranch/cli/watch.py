@@ -40,9 +40,8 @@ TimeArgument = Parameter(allow_leading_hyphen=True)
 class LogWatchOptions:
     """Which events to show, and how."""
 
-    topic: Annotated[
-        tuple[str, ...], Parameter(help="Only show events of this topic. Repeatable.")
-    ] = ()
+    topic: tuple[str, ...] = ()
+    """Only show events of this topic. Repeatable."""
     type: Annotated[
         tuple[str, ...],
         Parameter(
@@ -50,28 +49,16 @@ class LogWatchOptions:
             "omitted. Repeatable."
         ),
     ] = ()
-    key: Annotated[str | None, Parameter(help="Only show events with this key.")] = None
-    document: Annotated[
-        str | None,
-        Parameter(help="Only show events of this document, by id or name, after its admission."),
-    ] = None
-    run: Annotated[
-        str | None, Parameter(help="Only show events of this run (id or first digits).")
-    ] = None
-    begin: Annotated[
-        str | None,
-        TimeArgument,
-        Parameter(
-            name="--from",
-            help="Start at: begin, now, a printed cursor, a time, or an age such as -15m.  "
-            "[default: now]",
-        ),
-    ] = None
-    until: Annotated[
-        str | None,
-        TimeArgument,
-        Parameter(help="Stop at: now, a time, or an age such as -15m.  [default: never]"),
-    ] = None
+    key: str | None = None
+    """Only show events with this key."""
+    document: str | None = None
+    """Only show events of this document, by id or name, after its admission."""
+    run: str | None = None
+    """Only show events of this run (id or first digits)."""
+    begin: Annotated[str | None, TimeArgument, Parameter(name="--from")] = None
+    """Start at: begin, now, a printed cursor, a time, or an age such as -15m.  [default: now]"""
+    until: Annotated[str | None, TimeArgument] = None
+    """Stop at: now, a time, or an age such as -15m.  [default: never]"""
     format: Annotated[
         str | None,
         Parameter(
@@ -87,12 +74,10 @@ class LogWatchOptions:
 class FolderWatchOptions:
     """Which files to ingest, and the source to create."""
 
-    name: Annotated[
-        str | None, Parameter(help="Name of the source.  [default: from the folder's name]")
-    ] = None
-    glob: Annotated[
-        str | None, Parameter(help="Only include files that match this glob pattern.  [default: *]")
-    ] = None
+    name: str | None = None
+    """Name of the source.  [default: from the folder's name]"""
+    glob: str | None = None
+    """Only include files that match this glob pattern.  [default: *]"""
     include: Annotated[
         tuple[str, ...],
         Parameter(
@@ -100,11 +85,12 @@ class FolderWatchOptions:
             "locks, temporary and system files. Repeatable."
         ),
     ] = ()
-    every: Annotated[
-        float | None, Parameter(help="Seconds between scans.  [default: 2]", validator=Number(gt=0))
-    ] = None
-    collection: Annotated[str | None, Parameter(help="Collection of the documents.")] = None
-    tag: Annotated[tuple[str, ...], Parameter(help="Tag of the documents. Repeatable.")] = ()
+    every: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
+    """Seconds between scans.  [default: 2]"""
+    collection: str | None = None
+    """Collection of the documents."""
+    tag: tuple[str, ...] = ()
+    """Tag of the documents. Repeatable."""
 
 
 DEFAULT_LOG_OPTIONS, DEFAULT_FOLDER_OPTIONS = LogWatchOptions(), FolderWatchOptions()
@@ -400,20 +386,15 @@ def _parse_time(text: str, now: datetime) -> datetime | None:
 
     Raises ConfigurationError for a time out of range.
     """
-    if match := AGO_PATTERN.fullmatch(text):
-        return _evaluate_time(
-            text, lambda: now - timedelta(**{TIMEDELTA_UNITS[match[2]]: int(match[1])})
-        )
+    moment, match = now, AGO_PATTERN.fullmatch(text)
+    if match is None:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return None
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return _evaluate_time(text, lambda: to_utc(moment))
-
-
-def _evaluate_time(text: str, compute_time: Callable[[], datetime]) -> datetime:
-    try:
-        return compute_time()
+        age = timedelta(**{TIMEDELTA_UNITS[match[2]]: int(match[1])}) if match else timedelta()
+        return to_utc(moment) - age
     except (OverflowError, ValueError) as error:
         raise ConfigurationError(
             f"Time {text} is before year 1 or after year 9999.",

@@ -21,8 +21,7 @@ from sql.database import (
     STAGE_SETTINGS,
     Pool,
     build_lock_timeout_settings,
-    close_pool,
-    open_pool,
+    use_pool,
 )
 from sql.log.event_log import PgLog
 from sql.log.offset_store import PgOffsetStore
@@ -56,13 +55,12 @@ async def prepare_storage(
         options |= STAGE_SETTINGS
         # On Kafka the offset lies elsewhere, so a lost commit would be a gap in the tables.
         options |= ASYNC_COMMIT_SETTINGS if settings.log_kind == "postgres" else {}
-    pool = await open_pool(
+    async with use_pool(
         dsn,
         size=pool_size,
         name=name,
         settings={**options, **(build_lock_timeout_settings(lock_wait_s) if lock_wait_s else {})},
-    )
-    try:
+    ) as pool:
         offset_store = PgOffsetStore(pool)
         log, subscriber = _open_log(settings, dsn, pool, offset_store)
         try:
@@ -87,8 +85,6 @@ async def prepare_storage(
                 )
         finally:
             await log.close()
-    finally:
-        await close_pool(pool)
 
 
 async def recover_database(settings: Settings, dsn: str) -> RecoveryReport | None:

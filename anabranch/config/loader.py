@@ -19,6 +19,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 
 from anabranch.config.settings import CHAT_TASKS, Settings
 from anabranch.config.supabase import check_database_url, read_supabase_settings
+from engines.disk import write_private
 from schemas.errors import ConfigurationError, format_invalid_fields
 
 ENV_PREFIX = "ANABRANCH_"
@@ -332,14 +333,7 @@ def load_overrides(settings: Settings, generation: str) -> list[str]:
 
 def store_overrides(settings: Settings, generation: str, overrides: Sequence[str]) -> None:
     """Store the overrides with mode 0600, since they may hold keys."""
-    path = _overrides_path(settings, generation)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary_path = path.with_suffix(f".{os.getpid()}")
-    with os.fdopen(
-        os.open(temporary_path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w"
-    ) as file:
-        json.dump(list(overrides), file)
-    temporary_path.replace(path)
+    write_private(_overrides_path(settings, generation), json.dumps(list(overrides)))
 
 
 def _overrides_path(settings: Settings, generation: str) -> Path:

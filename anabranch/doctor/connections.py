@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx2
@@ -18,7 +19,7 @@ from anabranch.process.data_folder import find_server
 from schemas.errors import ConfigurationError
 from schemas.findings import Finding
 from sql.catalog.listings import PgListings
-from sql.database import build_lock_timeout_settings, close_pool, open_pool
+from sql.database import Pool, build_lock_timeout_settings, use_pool
 from sql.index.generations import PgGenerations
 from sql.operations.monitoring import DirectAccess, fetch_direct_access, inspect_database
 
@@ -86,18 +87,18 @@ async def check_database(settings: Settings) -> Sequence[Finding]:
     return findings if state.pending else [*findings, *await _check_contents(dsn)]
 
 
+def use_doctor_pool(dsn: str) -> AbstractAsyncContextManager[Pool]:
+    settings = build_lock_timeout_settings(LOCK_WAIT_S)
+    return use_pool(dsn, size=2, name="anabranch doctor", settings=settings)
+
+
 async def _check_contents(dsn: str) -> Sequence[Finding]:
-    pool = await open_pool(
-        dsn, size=2, name="anabranch doctor", settings=build_lock_timeout_settings(LOCK_WAIT_S)
-    )
-    try:
+    async with use_doctor_pool(dsn) as pool:
         live = await PgGenerations(pool).fetch_live()
         dead_letters, next_cursor = await PgListings(pool).list_dead_letters(
             "default", stage=None, after=None, limit=100
         )
         access = await fetch_direct_access(pool)
-    finally:
-        await close_pool(pool)
     remedy = "Start a worker, which creates the first generation."
     return [
         judge("generation", bool(live), live.name if live else "none yet", remedy, "warn"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from anabranch.composition.storage import open_unprepared_storage
 from anabranch.config.settings import Settings
 from anabranch.doctor.check_runner import Check
-from anabranch.doctor.connections import LOCK_WAIT_S, find_dsn
+from anabranch.doctor.connections import find_dsn, use_doctor_pool
 from schemas.errors import TransientError
 from schemas.findings import Finding
 from services.monitoring.lag_diagnosis import (
@@ -20,8 +19,6 @@ from services.monitoring.lag_diagnosis import (
     format_stall,
     suggest_release,
 )
-from services.storage import Storage
-from sql.database import build_lock_timeout_settings, close_pool, open_pool
 from sql.index.generations import PgGenerations
 from sql.operations.monitoring import (
     PgReaderStatus,
@@ -41,10 +38,14 @@ async def check_stages(settings: Settings) -> Sequence[Finding]:
     # The doctor migrates nothing, and its queries need the current tables.
     if dsn is None or await list_pending_migrations(dsn):
         return []
-    async with _open_storage(settings, dsn) as storage:
-        lags, horizon = await explain_lags(storage)
-        pauses = await PgReaderStatus(storage.pool).list_current()
-        live = await PgGenerations(storage.pool).fetch_live()
+    async with use_doctor_pool(dsn) as pool:
+        storage = open_unprepared_storage(settings, dsn, pool)
+        try:
+            lags, horizon = await explain_lags(storage)
+        finally:
+            await storage.log.close()
+        pauses = await PgReaderStatus(pool).list_current()
+        live = await PgGenerations(pool).fetch_live()
     if unknown_lag := next((lag for lag in lags if lag["lag"] is None), None):
         return [
             *_check_log_horizon(horizon),
@@ -109,19 +110,3 @@ async def run_naming_lock_holder(settings: Settings, check: Check) -> Sequence[F
         return await check()
     except TransientError as error:
         raise await add_lock_holder(error, find_dsn(settings) or "") from error
-
-
-@asynccontextmanager
-async def _open_storage(settings: Settings, dsn: str) -> AsyncIterator[Storage]:
-    """Open the storage without applying migrations or creating topics."""
-    pool = await open_pool(
-        dsn, size=2, name="anabranch doctor", settings=build_lock_timeout_settings(LOCK_WAIT_S)
-    )
-    try:
-        storage = open_unprepared_storage(settings, dsn, pool)
-        try:
-            yield storage
-        finally:
-            await storage.log.close()
-    finally:
-        await close_pool(pool)

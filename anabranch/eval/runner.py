@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -121,86 +121,84 @@ class BulkDocument:
     collection: str | None = None
 
 
-@dataclass(slots=True)
-class BulkProducer:
-    """Producer of documents, whose ids become external ids."""
+async def ingest_bulk(
+    stack: EphemeralStack, documents: Sequence[BulkDocument]
+) -> dict[str, DocumentFailed]:
+    """Publish the documents, and wait until each has an outcome and all stages are idle.
 
-    stack: EphemeralStack
-    failures: dict[str, DocumentFailed] = field(default_factory=dict)
-
-    async def ingest(self, documents: Sequence[BulkDocument]) -> None:
-        """Publish the documents and wait until each has an outcome.
-
-        `failures` then holds the failed ones by id.
-        """
-        # Before publishing, so that no outcome of these documents is missed.
-        next_offsets = {
-            partition: next_offset
-            for partition, (_, next_offset) in (
-                await self.stack.storage.log.fetch_offset_bounds(OUTCOMES)
-            ).items()
-        }
-        for first_index in range(0, len(documents), BATCH_SIZE):
-            await self.stack.storage.log.append(
-                [
-                    await self._build_record(document)
-                    for document in documents[first_index : first_index + BATCH_SIZE]
-                ]
-            )
-        await self._wait_for_outcomes({document.id for document in documents}, next_offsets)
-
-    async def _build_record(self, document: BulkDocument) -> Record:
-        is_text = isinstance(document.text, str)
-        payload = document.text.encode() if isinstance(document.text, str) else document.text
-        if len(payload) <= self.stack.settings.ingest.inline_bytes:
-            content = (
-                Content(text=document.text)
-                if isinstance(document.text, str)
-                else Content(base64=base64.b64encode(payload).decode())
-            )
-        else:
-            key = upload_staging_prefix(
-                "default", make_received_id("default", BULK_SOURCE, document.id)
-            ) + sha256_hex(payload)
-            media_type = "text/markdown" if is_text else None
-            blob = await self.stack.storage.blobs.put(key, payload, media_type=media_type)
-            content = Content(storage_key=blob.key)
-        data = DocumentReceived(
-            external_id=document.id,
-            title=document.title,
-            collection=document.collection,
-            media_type="text/markdown" if is_text else None,
-            filename=document.filename or f"{sha256_hex(document.id.encode())[:16]}.md",
-            content=content,
-        )
-        return await build_raw_record(
-            data, document.id, source=BULK_SOURCE, time=utc_now(), codec=self.stack.storage.codec
-        )
-
-    async def _wait_for_outcomes(self, pending_ids: set[str], next_offsets: dict[int, int]) -> None:
-        while pending_ids:
-            # Without a worker no outcome would ever arrive.
-            self.stack.check_worker()
-            async for record in self.stack.storage.log.read(OUTCOMES, next_offsets):
-                next_offsets[record.position.partition] = record.position.offset + 1
-                data = getattr(await self.stack.storage.codec.decode(record), "data", None)
-                if getattr(data, "source", None) != BULK_SOURCE:
-                    continue
-                if isinstance(data, DocumentFailed) and data.event_id:
-                    self.failures[data.event_id] = data
-                pending_ids.discard(str(getattr(data, "event_id", "")))
-            await asyncio.sleep(POLL_S)
-
-
-def raise_if_all_failed(producer: BulkProducer, documents: Sequence[BulkDocument]) -> None:
-    """Raise PermanentError with the first reason if every document failed."""
-    if documents and len(producer.failures) == len(documents):
-        first_failure = next(iter(producer.failures.values()))
+    Their ids become external ids. Returns the failures by id. Raises PermanentError with the first
+    reason if every document failed.
+    """
+    log = stack.storage.log
+    # Before publishing, so that no outcome of these documents is missed.
+    bounds = await log.fetch_offset_bounds(OUTCOMES)
+    next_offsets = {partition: next_offset for partition, (_, next_offset) in bounds.items()}
+    for first_index in range(0, len(documents), BATCH_SIZE):
+        batch = documents[first_index : first_index + BATCH_SIZE]
+        await log.append([await _build_record(stack, document) for document in batch])
+    failures = await _wait_for_outcomes(
+        stack, {document.id for document in documents}, next_offsets
+    )
+    if documents and len(failures) == len(documents):
+        first_failure = next(iter(failures.values()))
         raise PermanentError(
             f"All {len(documents)} documents failed; the first: {first_failure.detail}",
             code=first_failure.code or "FAILED",
             remedy=first_failure.remedy or "",
         )
+    # A document's outcome does not wait for its entities.
+    while any(line["lag"] for line in await fetch_stage_lags(stack.storage)):
+        stack.check_worker()
+        await asyncio.sleep(0.2)
+    return failures
+
+
+async def _build_record(stack: EphemeralStack, document: BulkDocument) -> Record:
+    is_text = isinstance(document.text, str)
+    payload = document.text.encode() if isinstance(document.text, str) else document.text
+    if len(payload) <= stack.settings.ingest.inline_bytes:
+        content = (
+            Content(text=document.text)
+            if isinstance(document.text, str)
+            else Content(base64=base64.b64encode(payload).decode())
+        )
+    else:
+        key = upload_staging_prefix(
+            "default", make_received_id("default", BULK_SOURCE, document.id)
+        ) + sha256_hex(payload)
+        media_type = "text/markdown" if is_text else None
+        blob = await stack.storage.blobs.put(key, payload, media_type=media_type)
+        content = Content(storage_key=blob.key)
+    data = DocumentReceived(
+        external_id=document.id,
+        title=document.title,
+        collection=document.collection,
+        media_type="text/markdown" if is_text else None,
+        filename=document.filename or f"{sha256_hex(document.id.encode())[:16]}.md",
+        content=content,
+    )
+    return await build_raw_record(
+        data, document.id, source=BULK_SOURCE, time=utc_now(), codec=stack.storage.codec
+    )
+
+
+async def _wait_for_outcomes(
+    stack: EphemeralStack, pending_ids: set[str], next_offsets: dict[int, int]
+) -> dict[str, DocumentFailed]:
+    failures: dict[str, DocumentFailed] = {}
+    while pending_ids:
+        # Without a worker no outcome would ever arrive.
+        stack.check_worker()
+        async for record in stack.storage.log.read(OUTCOMES, next_offsets):
+            next_offsets[record.position.partition] = record.position.offset + 1
+            data = getattr(await stack.storage.codec.decode(record), "data", None)
+            if getattr(data, "source", None) != BULK_SOURCE:
+                continue
+            if isinstance(data, DocumentFailed) and data.event_id:
+                failures[data.event_id] = data
+            pending_ids.discard(str(getattr(data, "event_id", "")))
+        await asyncio.sleep(POLL_S)
+    return failures
 
 
 CALLER = Principal("evaluation", "default")
@@ -248,31 +246,15 @@ async def rank_documents(retriever: Retriever, request: SearchRequest) -> list[t
 async def ingest_documents(
     stack: EphemeralStack, documents: Sequence[TestDocument]
 ) -> dict[str, str]:
-    """Ingest the documents and wait until all stages are idle.
-
-    Returns the error code of each failed document by id.
-    """
-    return await ingest_bulk(
+    """Ingest the documents as `ingest_bulk` does. Returns the error code of each failed one."""
+    failures = await ingest_bulk(
         stack, [BulkDocument(document.id, document.title, document.text) for document in documents]
     )
+    return _list_codes(failures)
 
 
-async def ingest_bulk(stack: EphemeralStack, documents: Sequence[BulkDocument]) -> dict[str, str]:
-    failures = await _ingest_until_idle(stack, documents)
+def _list_codes(failures: Mapping[str, DocumentFailed]) -> dict[str, str]:
     return {document_id: failure.code or "" for document_id, failure in failures.items()}
-
-
-async def _ingest_until_idle(
-    stack: EphemeralStack, documents: Sequence[BulkDocument]
-) -> dict[str, DocumentFailed]:
-    producer = BulkProducer(stack)
-    await producer.ingest(documents)
-    raise_if_all_failed(producer, documents)
-    # A document's outcome does not wait for its entities.
-    while any(line["lag"] for line in await fetch_stage_lags(stack.storage)):
-        stack.check_worker()
-        await asyncio.sleep(0.2)
-    return producer.failures
 
 
 async def run_answers_eval(
@@ -291,7 +273,12 @@ async def run_answers_eval(
             )
 
         report, responses = await evaluate_answers(questions, ask)
-    return {**report, "set": path.name, "profile": profile, "failed": failures}, responses
+    return {
+        **report,
+        "set": path.name,
+        "profile": profile,
+        "failed": _list_codes(failures),
+    }, responses
 
 
 async def run_reports_eval(
@@ -304,7 +291,7 @@ async def run_reports_eval(
     cases = read_report_cases(path)
     files = list(dict.fromkeys(case.file for case in cases))
     async with start_ephemeral_stack(settings) as stack:
-        failures = await _ingest_until_idle(
+        failures = await ingest_bulk(
             stack,
             [
                 BulkDocument(

@@ -7,11 +7,11 @@ cannot, whatever their credential.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from engines.disk import write_private
 from schemas.errors import InvalidRequest
 
 APPROVALS_FILE = "approvals.json"
@@ -36,13 +36,7 @@ def approve(data_dir: Path, kind: ApprovalKind, values: Iterable[str]) -> None:
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     existing = _read_approvals(data_dir)
     merged = {**existing, kind: list(dict.fromkeys([*existing.get(kind, []), *values]))}
-    path = data_dir / APPROVALS_FILE
-    temporary_path = path.with_name(f".{APPROVALS_FILE}.{os.getpid()}")
-    # A killed process may have left one with another mode.
-    temporary_path.unlink(missing_ok=True)
-    temporary_path.touch(mode=0o600)
-    temporary_path.write_text(json.dumps(merged, indent=1) + "\n")
-    temporary_path.replace(path)
+    write_private(data_dir / APPROVALS_FILE, json.dumps(merged, indent=1) + "\n")
 
 
 def load_approved(data_dir: Path, kind: ApprovalKind) -> list[str]:

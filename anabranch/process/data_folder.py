@@ -12,6 +12,7 @@ from pathlib import Path
 
 from anabranch.config.loader import CHOICE_FILE
 from anabranch.config.settings import Settings
+from engines.disk import write_private
 from schemas.errors import ConfigurationError
 from sql.embedded.host import find_server_account
 
@@ -137,13 +138,7 @@ def check_data_folder(folder: Path) -> None:
 
 def write_server(path: Path, server: ServerInfo) -> None:
     """Write the file atomically, readable by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    # Mode before content, so that the token is never readable by others.
-    draft.touch(mode=0o600)
-    draft.write_text(json.dumps(asdict(server), indent=1) + "\n")
-    draft.replace(path)
+    write_private(path, json.dumps(asdict(server), indent=1) + "\n")
 
 
 def store_log_kind(folder: Path, settings: Settings) -> None:

@@ -17,7 +17,7 @@ from anabranch.encryption.codec import (
 from anabranch.process.data_folder import check_not_in_use
 from schemas.errors import ConfigurationError, KeyLost
 from schemas.ports.keys import StoredKey
-from sql.database import close_pool, open_pool
+from sql.database import use_pool
 from sql.operations.keystore import MasterKeyRotation, PgKeystore
 from sql.operations.migrate import migrate
 from streams.cloudevents import compute_mac, derive_signing_key
@@ -43,8 +43,7 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
     check_not_in_use(settings.data_dir)
     new_key = _resolve_new_key(settings, new_key_file)
     await migrate(dsn)
-    pool = await open_pool(dsn, size=1, name=APPLICATION_NAME)
-    try:
+    async with use_pool(dsn, size=1, name=APPLICATION_NAME) as pool:
         keystore, key_file = PgKeystore(pool), await open_key_file(settings, pool)
         stored_fingerprint, count = await keystore.fetch_fingerprint(), 0
         if stored_fingerprint != compute_master_key_fingerprint(new_key):
@@ -78,8 +77,6 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
                 lambda message: compute_mac(derive_signing_key(new_key), message),
             )
             count = await keystore.rotate(change)
-    finally:
-        await close_pool(pool)
     # Only after the commit: until then the old key is needed.
     if settings.log.master_key is None:
         finish_rotation(settings.data_dir)

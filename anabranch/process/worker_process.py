@@ -26,6 +26,7 @@ from anabranch.process.data_folder import check_data_folder
 from anabranch.process.database import open_database
 from anabranch.process.ingress_settings import check_ingress_settings, select_stages
 from anabranch.process.tcp_ports import wait_for_free_port
+from engines.disk import write_private
 from processors import receive
 from services.engines import make_outdated_error
 from services.instrumentation.metrics import Metrics
@@ -156,10 +157,8 @@ async def run_worker(settings: Settings, stages: Iterable[str], report: Path | N
             if worker.outdated_stages:
                 error = make_outdated_error(worker.generation, worker.outdated_stages)
                 outdated = f"{error.detail}. {error.remedy}"
-            draft = report.with_suffix(".draft")
-            draft.write_text(json.dumps({"metrics_url": url, "outdated": outdated}))
-            # Replaced at once: `up` reads the file as soon as it exists.
-            draft.replace(report)
+            # Whole at once: `up` reads the file as soon as it exists.
+            write_private(report, json.dumps({"metrics_url": url, "outdated": outdated}))
         async with asyncio.TaskGroup() as group:
             group.create_task(GaugeUpdater(worker.storage, metrics).run())
             group.create_task(worker.run())

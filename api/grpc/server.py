@@ -9,7 +9,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 from urllib.parse import unquote
 from uuid import UUID, uuid4
 
@@ -47,6 +47,7 @@ CODE_BY_STATUS = {
 }
 """Other statuses are an invalid argument below 500, else an internal error."""
 
+MessageT = TypeVar("MessageT", bound=Message)
 Messages: TypeAlias = AsyncIterator[Any]
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -77,9 +78,7 @@ class AnabranchService:
                 for name, value in _to_json(request).items()
             }
             response = await http.post("/v1/ingest", data=fields, files={"file": (None, data)})
-            return ParseDict(
-                await _read_json(response, context), pb.IngestReceipt(), ignore_unknown_fields=True
-            )
+            return await _read_message(response, context, pb.IngestReceipt())
 
     async def get_ingest_status(self, messages: Messages, context: Context) -> pb.JobStatus:
         async with self._open_call(messages, context) as (http, request):
@@ -91,16 +90,12 @@ class AnabranchService:
                     remedy="Use the `ingestion_job_id` that Ingest returned.",
                 ) from None
             response = await http.get(f"/v1/ingest/status/{job}")
-            return ParseDict(
-                await _read_json(response, context), pb.JobStatus(), ignore_unknown_fields=True
-            )
+            return await _read_message(response, context, pb.JobStatus())
 
     async def search(self, messages: Messages, context: Context) -> pb.SearchResponse:
         async with self._open_call(messages, context) as (http, request):
             response = await http.post("/v1/search", json=_to_json(request))
-            return ParseDict(
-                await _read_json(response, context), pb.SearchResponse(), ignore_unknown_fields=True
-            )
+            return await _read_message(response, context, pb.SearchResponse())
 
     async def query(self, messages: Messages, context: Context) -> None:
         body = {"stream": True}
@@ -184,6 +179,10 @@ async def _read_json(response: httpx2.Response, context: Context) -> dict[str, A
     if response.is_error:
         await _abort_by_problem(body, context)
     return body
+
+
+async def _read_message(response: httpx2.Response, context: Context, message: MessageT) -> MessageT:
+    return ParseDict(await _read_json(response, context), message, ignore_unknown_fields=True)
 
 
 async def _abort_by_problem(problem: dict[str, Any], context: Context) -> NoReturn:

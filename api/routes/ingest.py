@@ -55,16 +55,8 @@ class PartHeader:
         return self.disposition.get("filename")
 
 
-@dataclass(frozen=True, slots=True)
-class PartData:
-    data: bytes
-
-
-class PartEnd:
-    """End of a part."""
-
-
-PartEvent = PartHeader | PartData | PartEnd
+PartEvent = PartHeader | bytes | None
+"""A part's header, a piece of its data, or None at its end."""
 
 
 class _PartEventCollector:
@@ -83,10 +75,8 @@ class _PartEventCollector:
                 "on_header_value": self._on_header_value,
                 "on_header_end": self._on_header_end,
                 "on_headers_finished": lambda: self.events.append(self.part),
-                "on_part_data": lambda data, start, end: self.events.append(
-                    PartData(data[start:end])
-                ),
-                "on_part_end": lambda: self.events.append(PartEnd()),
+                "on_part_data": lambda data, start, end: self.events.append(data[start:end]),
+                "on_part_end": lambda: self.events.append(None),
                 "on_end": self._on_end,
             },
         )
@@ -183,10 +173,10 @@ async def read_form(
 
 async def _iterate_part_data(stream: AsyncIterator[PartEvent]) -> AsyncIterator[bytes]:
     async for event in stream:
-        if isinstance(event, PartEnd):
+        if event is None:
             return
-        if isinstance(event, PartData):
-            yield event.data
+        if isinstance(event, bytes):
+            yield event
 
 
 async def _read_text_field(part: PartHeader, stream: AsyncIterator[PartEvent]) -> str:

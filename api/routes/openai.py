@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -24,10 +23,10 @@ from api.services import Caller, Services, ServicesDep
 from retrieval.prompting import normalize_whitespace
 from schemas.citations import Citation
 from schemas.errors import InvalidRequest, format_invalid_fields, unknown_resource_error
-from schemas.principals import Principal
 from schemas.questions import (
     ConversationTurn,
     Filters,
+    Progress,
     QueryRequest,
     QueryResponse,
     ignore_progress,
@@ -114,8 +113,15 @@ async def complete_chat(
     question = _build_question(body)
     completion = Completion(body.model, services.public_url or str(request.base_url).rstrip("/"))
     if body.stream:
-        events = _stream_completion(request, body, completion, services, caller, question)
-        return sse.stream_events(events)
+        with_usage = body.stream_options is not None and body.stream_options.include_usage
+        return sse.stream_events(
+            sse.follow_query(
+                request,
+                lambda on_progress: services.query(caller, question, on_progress),
+                completion.format_chunk({"role": "assistant", "content": ""}),
+                partial(completion.format_chunks, with_usage=with_usage),
+            )
+        )
     response = await sse.run_while_connected(
         request.receive, services.query(caller, question, ignore_progress)
     )
@@ -239,8 +245,12 @@ class Completion:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
         return self._format_event({"choices": [choice], **fields})
 
-    def format_chunks(self, response: QueryResponse, *, with_usage: bool) -> Iterator[bytes]:
+    def format_chunks(
+        self, response: Progress | QueryResponse, *, with_usage: bool
+    ) -> Iterator[bytes]:
         """Yield the verified answer. Drafts are not sent, since they could not be taken back."""
+        if not isinstance(response, QueryResponse):
+            return
         content = self._format_content(response)
         for start in range(0, len(content), PIECE_CHARACTERS):
             yield self.format_chunk({"content": content[start : start + PIECE_CHARACTERS]})
@@ -248,6 +258,7 @@ class Completion:
         yield self.format_chunk(delta, finish_reason="stop", **self._format_extras(response))
         if with_usage:
             yield self._format_event({"choices": [], "usage": _sum_usage(response)})
+        yield sse.format_event("[DONE]")
 
     def _format_event(self, fields: dict[str, Any]) -> bytes:
         chunk = {**self.fields, "object": "chat.completion.chunk", **fields}
@@ -321,30 +332,3 @@ def _sum_usage(response: QueryResponse) -> dict[str, int]:
     prompt = sum(use.input_tokens for use in response.trace.usage)
     written = sum(use.output_tokens for use in response.trace.usage)
     return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
-
-
-async def _stream_completion(
-    request: Request,
-    body: ChatRequest,
-    completion: Completion,
-    services: Services,
-    caller: Principal,
-    question: QueryRequest,
-) -> AsyncIterator[bytes]:
-    """Closing the connection cancels the query."""
-    with_usage = body.stream_options is not None and body.stream_options.include_usage
-    yield completion.format_chunk({"role": "assistant", "content": ""})
-    run = sse.follow_query(lambda on_progress: services.query(caller, question, on_progress))
-    async with aclosing(run) as steps:
-        async for step in steps:
-            if step is None:
-                yield sse.WORKING
-            elif isinstance(step, asyncio.Future):
-                try:
-                    response = step.result()
-                except Exception as error:
-                    yield sse.format_problem(request, error)
-                    return
-                for chunk in completion.format_chunks(response, with_usage=with_usage):
-                    yield chunk
-    yield sse.format_event("[DONE]")

@@ -17,8 +17,8 @@ from anabranch.cli.http_client import ApiClient
 
 
 class FailingServer:
-    """Answers each path with what is given for it, so many times, and is gone then. Of a list each
-    answer is given once, and the last one from then on.
+    """Answers each path, with its query if that is given too, so many times, and is gone then. Of a
+    list each answer is given once, and the last one from then on.
     """
 
     def __init__(self, answers: dict[str, Any], lives: int) -> None:
@@ -30,7 +30,8 @@ class FailingServer:
             raise httpx2.ConnectError("all connection attempts failed")
         self.answers_left -= 1
         self.requests.append((request.url.path, request.content))
-        answer = self.answers[request.url.path]
+        target = f"{request.url.path}?{request.url.query.decode()}"
+        answer = self.answers[target if target in self.answers else request.url.path]
         if isinstance(answer, list):
             answer = answer.pop(0) if len(answer) > 1 else answer[0]
         return httpx2.Response(202, json=answer)

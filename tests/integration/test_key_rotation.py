@@ -22,7 +22,7 @@ from schemas.events import DocumentRemoved, Event
 from schemas.topics import ACCEPTED, StoredRecord
 from schemas.values import Origin
 from services.storage import Storage
-from sql.database import close_pool, open_pool
+from sql.database import use_pool
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DOCUMENTS = [UUID(int=number) for number in range(1, 8)]
@@ -70,14 +70,11 @@ async def assert_all_events_readable(settings: Settings, dsn: str) -> None:
 
 
 async def fetch_wrapped_keys(dsn: str) -> list[bytes]:
-    pool = await open_pool(dsn, size=1, name="test")
-    try:
+    async with use_pool(dsn, size=1, name="test") as pool:
         return [
             row["wrapped"]
             for row in await pool.fetch("select wrapped from keystore.keys order by id")
         ]
-    finally:
-        await close_pool(pool)
 
 
 async def test_log_is_readable_after_key_rotation(settings: Settings, database: str) -> None:
@@ -194,12 +191,9 @@ async def test_keys_of_older_version_are_split_into_shares(
         update={"database": settings.database.model_copy(update={"url": "unused"})}
     )
     await append_sealed_events(without, database)
-    pool = await open_pool(database, size=1, name="test")
-    try:
+    async with use_pool(database, size=1, name="test") as pool:
         slots = "select count(*) from keystore.keys where slot is not null"
         assert await pool.fetchval(slots) == 0
         await rotate_master_key(settings, database, None)
         assert await pool.fetchval(slots) == len(DOCUMENTS)
-    finally:
-        await close_pool(pool)
     await assert_all_events_readable(settings, database)

@@ -70,7 +70,6 @@ async def lock_holder(database: str) -> AsyncIterator[asyncpg.Connection]:
 @pytest.fixture(autouse=True)
 def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalls, "LOCK_THRESHOLD_S", 0.0)
-    monkeypatch.setattr(stalls, "LOCK_WAIT_S", 0.05)
     monkeypatch.setattr(connections, "LOCK_WAIT_S", 0.05)
     monkeypatch.setattr("anabranch.cli.topics.LOCK_WAIT_S", 0.05)
     monkeypatch.setattr("services.monitoring.lag_diagnosis.MIN_BLOCKING_S", 0.0)

@@ -12,7 +12,7 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.errors import DataErased
-from sql.database import Connection, close_pool, open_pool
+from sql.database import Connection, close_pool, open_pool, use_pool
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.erasure import (
     CANARY,
@@ -40,26 +40,22 @@ async def list_tables(connection: Connection) -> list[str]:
 
 async def find_canaries(dsn: str, folder: Path, canaries: Iterable[str]) -> set[str]:
     """Find the tables, log topics and blobs that contain a canary, ignoring case."""
-    pool = await open_pool(dsn, size=1, name="test")
-    try:
-        async with pool.acquire() as connection:
-            found = set()
-            for canary in canaries:
-                for table in await list_tables(connection):
-                    kind = "coalesce(topic, '')" if table == "anabranch.events" else f"'{table}'"
-                    text = (
-                        "encode(coalesce(value, ''), 'escape') || headers::text"
-                        if table == "anabranch.events"
-                        else "t::text"
-                    )
-                    rows = await connection.fetch(
-                        f"select distinct {kind} as place from {table} t "
-                        f"where strpos(lower({text}), lower($1)) > 0",
-                        canary,
-                    )
-                    found |= {row["place"] for row in rows}
-    finally:
-        await close_pool(pool)
+    async with use_pool(dsn, size=1, name="test") as pool, pool.acquire() as connection:
+        found = set()
+        for canary in canaries:
+            for table in await list_tables(connection):
+                kind = "coalesce(topic, '')" if table == "anabranch.events" else f"'{table}'"
+                text = (
+                    "encode(coalesce(value, ''), 'escape') || headers::text"
+                    if table == "anabranch.events"
+                    else "t::text"
+                )
+                rows = await connection.fetch(
+                    f"select distinct {kind} as place from {table} t "
+                    f"where strpos(lower({text}), lower($1)) > 0",
+                    canary,
+                )
+                found |= {row["place"] for row in rows}
     blobs = [path for path in (folder / "blobs").rglob("*") if path.is_file()]
     return found | {
         str(path.relative_to(folder))

@@ -15,7 +15,7 @@ from anabranch.config.settings import KEY_FILE_NAME, Settings
 from anabranch.encryption.codec import KeyFile, resolve_master_key
 from schemas.errors import KeyLost
 from schemas.ports.keys import StoredKey
-from sql.database import close_pool, open_pool
+from sql.database import close_pool, open_pool, use_pool
 from sql.embedded.server import EPHEMERAL_SETTINGS, EmbeddedPostgres
 from sql.operations.keystore import PgKeystore
 from streams.payload_keys import KeyWrapper
@@ -54,8 +54,7 @@ def find_in_folders(folders: list[Path], wanted: dict[str, bytes]) -> set[str]:
 
 
 async def fetch_live_keys(dsn: str, subject: str | None = None) -> list[StoredKey]:
-    pool = await open_pool(dsn, size=1, name="test")
-    try:
+    async with use_pool(dsn, size=1, name="test") as pool:
         query = (
             "select id, tenant, subject, wrapped, slot from keystore.keys "
             "where wrapped is not null and subject::text = coalesce($1, subject::text)"
@@ -64,8 +63,6 @@ async def fetch_live_keys(dsn: str, subject: str | None = None) -> list[StoredKe
             StoredKey(row["id"], row["tenant"], row["subject"], row["wrapped"], slot=row["slot"])
             for row in await pool.fetch(query, subject)
         ]
-    finally:
-        await close_pool(pool)
 
 
 async def test_erased_keys_and_text_are_in_no_file(
@@ -106,8 +103,7 @@ async def test_erased_keys_and_text_are_in_no_file(
         assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
             stays["document_id"]
         ]
-        pool = await open_pool(embedded_server.dsn, size=1, name="test")
-        try:
+        async with use_pool(embedded_server.dsn, size=1, name="test") as pool:
             assert (
                 await pool.fetchval(
                     "select count(*) from pg_stats "
@@ -116,8 +112,6 @@ async def test_erased_keys_and_text_are_in_no_file(
                 )
                 == 0
             )
-        finally:
-            await close_pool(pool)
 
 
 async def test_restart_overwrites_key_share_left_by_killed_worker(

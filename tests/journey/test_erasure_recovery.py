@@ -15,7 +15,7 @@ from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
 from services.erasure.drain import DrainBarrier
 from services.generations.reindex import start_rebuild
-from sql.database import Pool, close_pool, open_pool
+from sql.database import Pool, close_pool, open_pool, use_pool
 from sql.operations.integrity import compute_checksum
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables
@@ -112,8 +112,7 @@ async def test_recovery_with_old_key_backup_keeps_document_erased(
         settings, database, other_database, overrides, erased_first=False
     )
     assert found.engine_calls == 0 and found.rows > 0
-    pool = await open_pool(other_database, size=2, name="test")
-    try:
+    async with use_pool(other_database, size=2, name="test") as pool:
         assert await find_in_tables(pool, CANARIES) <= {"raw"}, (
             "of the log that lies in the same database, what producers sent"
         )
@@ -138,8 +137,6 @@ async def test_recovery_with_old_key_backup_keeps_document_erased(
             assert again["document_id"] in {
                 result["document_id"] for result in await world.search(CANARY)
             }, "sent again, it begins another life"
-    finally:
-        await close_pool(pool)
 
 
 @long_on_kafka
@@ -165,15 +162,12 @@ async def test_recovery_of_unencrypted_tenant_keeps_document_erased(
     stays, _, _ = await erase_then_recover(
         settings, database, other_database, overrides, erased_first=withdrawn_first
     )
-    pool = await open_pool(other_database, size=2, name="test")
-    try:
+    async with use_pool(other_database, size=2, name="test") as pool:
         assert await find_in_tables(pool, CANARIES) <= READABLE_TOPICS
         async with run_system(settings, other_database, overrides) as world:
             assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
                 stays["document_id"]
             ]
-    finally:
-        await close_pool(pool)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from anabranch.cli.ingest import parse_duration_s
 from anabranch.cli.ingest_batch import expand_paths
 from anabranch.cli.options import CommonOptions
 from anabranch.cli.output import choose_display_name, format_cell, print_answer
-from anabranch.cli.query import QueryOptions, _format_location
+from anabranch.cli.query import _format_location
 from anabranch.process.terminal import EscapedStream
 from schemas.errors import (
     AnabranchError,
@@ -327,11 +327,6 @@ def test_closed_pipe_ends_a_command_quietly(tokens: list[str], code: int) -> Non
     )
 
 
-def test_json_output_has_schema_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["version", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["schema_version"] == 1
-
-
 def test_missing_path_exits_with_code_3(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["ingest", str(tmp_path / "nothing.pdf"), "--data", str(tmp_path)]) == 3
     assert "nothing.pdf" in capsys.readouterr().err
@@ -382,8 +377,10 @@ def test_folder_is_expanded_by_glob_and_recursion(tmp_path: Path) -> None:
     assert asked_for == ["config"], "a hidden folder that is named is meant"
     assert [
         source.kind
-        for source in expand_paths(["-", "https://example.org/x"], glob="*", recursive=False)[0]
-    ] == ["stdin", "url"]
+        for source in expand_paths(
+            ["-", "/dev/stdin", "HTTPS://example.org/x"], glob="*", recursive=False
+        )[0]
+    ] == ["stdin", "stdin", "url"]
 
 
 __all__ = ["serve_answers"]
@@ -405,14 +402,6 @@ COLLECTION: dict[str, Any] = {
 
 def make_deletion(state: str) -> dict[str, Any]:
     return {"deletion_id": DELETION_ID, "state": state, "completed_at": "2026-01-02T00:00:00Z"}
-
-
-def test_list_shows_default_profile(
-    serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
-) -> None:
-    serve_answers({"/v1/collections": {"items": [COLLECTION], "next": None}}, 1)
-    assert main(["collections", "list"]) == 0
-    assert "rrf" in capsys.readouterr().out.splitlines()[1]
 
 
 @pytest.mark.parametrize(
@@ -438,11 +427,6 @@ def test_delete_waits_until_deletion_is_done(
     assert len(requests) == 3
     printed = json.loads(capsys.readouterr().out)
     assert (printed["deletion_id"], printed["state"]) == (DELETION_ID, "done")
-
-
-def test_query_names_profile_only_if_asked_to() -> None:
-    assert "profile" not in QueryOptions(collection=("laws",)).to_request("Why?")
-    assert QueryOptions(profile="default").to_request("Why?")["profile"] == "default"
 
 
 COMPLETE = """
@@ -540,8 +524,8 @@ def test_lone_dash_is_stdin_for_ingest_only(
 
 def test_help_loads_no_engine_and_no_client() -> None:
     """Each takes a tenth of a second or more: no help takes .4 s."""
-    heavy = {"numpy", "asyncpg", "aiokafka", "anabranch.config.settings", "httpx2"}
-    heavy |= {"schemas.questions", "schemas.events.control"}
+    heavy = {"numpy", "asyncpg", "aiokafka", "faust", "onnxruntime", "fastapi", "httpx2"}
+    heavy |= {"anabranch.config.settings", "schemas.questions", "schemas.events.control"}
     code = (
         "import sys; from anabranch.cli import COMMANDS, main\n"
         "assert [main([command, '--help']) for command in COMMANDS] == [0] * len(COMMANDS)\n"

@@ -17,6 +17,7 @@ from tests.support.watched_folder import WatchedFolder
 __all__ = ["serve_answers"]
 
 JOB_ID = "7d4f1c9e-0b1c-8f6e-9a51-2f0c6f7f2f11"
+ACCEPTED = {"document_id": JOB_ID, "ingestion_job_id": JOB_ID, "duplicate": False}
 RUNNING_REPLAY = {"stage": "chunk", "read": 7, "total": 20, "state": "running", "eta_s": None}
 
 
@@ -29,9 +30,7 @@ def files(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def accepting(serve_answers: ServeAnswers) -> None:
-    serve_answers(
-        {"/v1/ingest": {"document_id": JOB_ID, "ingestion_job_id": JOB_ID, "duplicate": False}}, 2
-    )
+    serve_answers({"/v1/ingest": ACCEPTED}, 2)
 
 
 @pytest.mark.usefixtures("accepting")
@@ -53,26 +52,15 @@ def test_interrupted_ingest_json_lists_state_of_each_document(
 ) -> None:
     assert main(["ingest", *files, "--concurrency", "1", "--json"]) == 7
     documents = json.loads(capsys.readouterr().out)["documents"]
-    assert [one["state"] for one in documents] == [
-        "accepted",
-        "accepted",
-        "sending",
-        "waiting",
-        "waiting",
-    ]
+    states = [*["accepted"] * 2, "sending", *["waiting"] * 2]
+    assert [one["state"] for one in documents] == states
 
 
 def test_stopped_wait_says_what_is_in_progress_and_asks_for_no_second_run(
     files: list[str], serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    accepted = {"document_id": JOB_ID, "ingestion_job_id": JOB_ID, "duplicate": False}
-    serve_answers(
-        {
-            "/v1/ingest": accepted,
-            f"/v1/ingest/status/{JOB_ID}": {"state": "running", "document_id": JOB_ID},
-        },
-        3,
-    )
+    running = {"state": "running", "document_id": JOB_ID}
+    serve_answers({"/v1/ingest": ACCEPTED, f"/v1/ingest/status/{JOB_ID}": running}, 3)
     assert main(["ingest", *files[:2], "--concurrency", "1", "--wait", "--quiet"]) == 7
     stderr = capsys.readouterr().err
     assert "run the same command again" not in stderr
@@ -151,13 +139,8 @@ def test_progress_line_counts_documents_per_stage() -> None:
         _format_summary(IngestBatch([*sources, IngestItem("d", "file", state="searchable")]))
         == "4 documents: 3 running, 1 searchable (2 at embed, 1 at transcribe)"
     )
-
-
-def test_document_without_known_stage_is_running() -> None:
-    assert (
-        _format_summary(IngestBatch([IngestItem("a", "file", state="running")]))
-        == "1 document: 1 running"
-    )
+    unknown = IngestBatch([IngestItem("a", "file", state="running")])
+    assert _format_summary(unknown) == "1 document: 1 running"
 
 
 def test_progress_of_a_local_server_says_that_the_machine_is_busy(
@@ -173,7 +156,6 @@ def test_progress_of_a_local_server_says_that_the_machine_is_busy(
         assert "busy" not in _format_summary(remote)
 
 
-ITS_JOB = "7d4f1c9e-0b1c-8f6e-9a51-2f0c6f7f2f11"
 DOCUMENTS = [
     "report.docx",
     "notes.md",
@@ -289,9 +271,7 @@ async def test_document_of_a_file_that_is_skipped_by_now_stays(
 def test_ingest_says_how_many_files_it_skipped(
     tmp_path: Path, serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    serve_answers(
-        {"/v1/ingest": {"document_id": ITS_JOB, "ingestion_job_id": ITS_JOB, "duplicate": False}}, 1
-    )
+    serve_answers({"/v1/ingest": ACCEPTED}, 1)
     for name in ("a.md", "b.py", "c.tmp"):
         (tmp_path / name).write_text("x")
     main(["ingest", str(tmp_path)])

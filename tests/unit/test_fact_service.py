@@ -226,6 +226,6 @@ async def test_audit_records_the_id_of_an_entity_addressed_by_name(
 def test_command_sends_a_name_with_any_character(
     serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    serve_answers({"/v1/entities/AC/DC & Co.?": {**DETAILS, "id": str(MERGER)}}, 1)
-    assert main(["entities", "show", "AC/DC & Co.?"]) == 0
+    serve_answers({"/v1/entities/AC/DC & Co.??type=ORG": {**DETAILS, "id": str(MERGER)}}, 1)
+    assert main(["entities", "show", "AC/DC & Co.?", "--type", "ORG"]) == 0
     assert str(MERGER) in capsys.readouterr().out
