@@ -61,13 +61,24 @@ def iter_named(element: Element, *names: str) -> Iterator[Element]:
     return (child for child in element.iter() if strip_namespace(child.tag) in names)
 
 
+def iter_children(element: Element | None, *names: str) -> Iterator[Element]:
+    """Yield the children with one of these names; none without an element."""
+    if element is not None:
+        yield from (child for child in element if strip_namespace(child.tag) in names)
+
+
 def find_named(element: Element | None, *path: str) -> Element | None:
     """Return the first child at a path of names."""
     for name in path:
-        if element is None:
-            return None
-        element = next((child for child in element if strip_namespace(child.tag) == name), None)
+        element = next(iter_children(element, name), None)
     return element
+
+
+def read_words(element: Element) -> str:
+    """Return the text of paragraphs, or of runs without a paragraph, on one line."""
+    paragraphs = list(iter_named(element, "p")) or [element]
+    texts = ("".join(run.text or "" for run in iter_named(part, "t")) for part in paragraphs)
+    return " ".join(" ".join(texts).split())
 
 
 def resolve_inheritance(own: Mapping[str, tuple[str, Mapping[str, T]]]) -> dict[str, dict[str, T]]:
