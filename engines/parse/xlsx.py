@@ -22,6 +22,7 @@ from engines.parse.xml_parts import (
     get_relation,
     iter_children,
     iter_named,
+    read_color_scheme,
     read_relations,
     read_words,
     read_xml,
@@ -193,14 +194,9 @@ def _iter_runs(item: Iterable[Element]) -> Iterator[str]:
 
 def read_theme(root: Element | None) -> list[Color | None]:
     """Return the theme's colors in the order of cells."""
-    scheme = next(iter_named(root, "clrScheme"), None) if root is not None else None
-    if scheme is None:
+    colors = read_color_scheme(root) if root is not None else {}
+    if not colors:
         return [WHITE, (0, 0, 0)]
-    colors = {
-        strip_namespace(element.tag): parse_color(color.get("lastClr") or color.get("val"))
-        for element in scheme
-        for color in element
-    }
     return [colors.pop(name, None) for name in _THEME_ORDER] + list(colors.values())
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-from engines.parse.notices import make_corrupt_error
+from engines.parse.notices import Color, make_corrupt_error, parse_color
 
 Element = ElementTree.Element
 T = TypeVar("T")
@@ -72,6 +72,16 @@ def find_named(element: Element | None, *path: str) -> Element | None:
     for name in path:
         element = next(iter_children(element, name), None)
     return element
+
+
+def read_color_scheme(theme: Element) -> dict[str, Color | None]:
+    """Return the colors of an office file's theme by their names, such as dk1."""
+    return {
+        strip_namespace(element.tag): parse_color(color.get("lastClr") or color.get("val"))
+        for scheme in iter_named(theme, "clrScheme")
+        for element in scheme
+        for color in element
+    }
 
 
 def read_words(element: Element) -> str:

@@ -6,6 +6,7 @@ import io
 import time
 import zipfile
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def ocr() -> FakeOcr:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def parser(ocr: FakeOcr) -> AsyncIterator[LocalParser]:
-    async with LocalParser(ocr, max_pages=MAX_PAGES, deadline_s=60) as engine:
+    async with aclosing(LocalParser(ocr, max_pages=MAX_PAGES, deadline_s=60)) as engine:
         yield engine
 
 
@@ -123,7 +124,7 @@ async def test_only_pages_without_text_are_sent_to_ocr(
 
 async def test_image_page_without_text_leaves_warning(tmp_path: Path) -> None:
     data = sample_files.render_scanned_pdf(WORDS, text_pages=5)
-    async with LocalParser(FakeOcr(), max_pages=MAX_PAGES, deadline_s=60) as engine:
+    async with aclosing(LocalParser(FakeOcr(), max_pages=MAX_PAGES, deadline_s=60)) as engine:
         _, found = await parse_file(engine, make_file(tmp_path, "a.pdf", data))
     assert [(notice.code, notice.detail) for notice in found.warnings] == [
         ("PAGE_WITHOUT_TEXT", "Page 6 is an image in which no text was found.")
@@ -273,7 +274,7 @@ async def test_parts_together_respect_document_text_limit(ocr: FakeOcr, tmp_path
         Section(f"Page {number}", ["Some words of one page. " * 20]) for number in range(1, 141)
     ]
     given = make_file(tmp_path, "a.pdf", sample_files.RENDERERS["pdf"](pages))
-    async with LocalParser(ocr, max_characters=55_000, deadline_s=60) as engine:
+    async with aclosing(LocalParser(ocr, max_characters=55_000, deadline_s=60)) as engine:
         plan = await engine.plan(given)
         parts = [await engine.parse(given, plan, part) for part in plan.parts]
         assert len(parts) > 1

@@ -25,13 +25,14 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/how-to/add-a-format.md").read_text(encoding="utf-8")
 PARSE_FILE = """
 import asyncio, json, sys
+from contextlib import aclosing
 from pathlib import Path
 from engines.ocr.rapidocr import RapidOcr
 from engines.parse import LocalParser
 from schemas.ports.engines import LocalFile
 
 async def main(path):
-    async with LocalParser(RapidOcr()) as parser:
+    async with aclosing(LocalParser(RapidOcr())) as parser:
         file = LocalFile(path, path.name, None, path.stat().st_size)
         plan = await parser.plan(file)
         parts = [await parser.parse(file, plan, part) for part in plan.parts]
