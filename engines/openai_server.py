@@ -23,8 +23,9 @@ from engines.bounded_body import (
     UndecodableBody,
     bound_replies,
 )
-from engines.resilience import CALLER_ABANDONED, ResilientCaller, ServerCallError
+from engines.resilience import ResilientCaller, ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
+from schemas.batching import CALLER_ABANDONED
 from schemas.errors import ConfigurationError, PermanentError, format_invalid_fields
 from schemas.ports.engines import ChatUsage
 from schemas.ports.metering import MeteredCall, PlannedCall, meter_call

@@ -6,7 +6,7 @@ Kept apart from the client library, whose import takes a second that local model
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import stamina
@@ -20,38 +20,10 @@ from engines.server_settings import (
     ServerInstrumentation,
     ServerRetryPolicy,
 )
+from schemas.batching import CALLER_ABANDONED
 from schemas.errors import EngineUnavailable, PermanentError
 
 T = TypeVar("T")
-Item = TypeVar("Item")
-
-CALLER_ABANDONED = "the caller went away while the server was answering"
-"""Marks a CancelledError that is no failure of the server; any other one counts as a timeout of the
-server."""
-
-
-async def map_parallel(
-    function: Callable[[Item], Awaitable[T]], items: Iterable[Item], limit: int
-) -> list[T]:
-    """Call the function for every item, `limit` at once, and return the results in order.
-
-    The first failure cancels the other calls, which count as no failures of a server; it is raised
-    when they have stopped, and use no file any more that the caller deletes.
-    """
-    slots = asyncio.Semaphore(limit)
-
-    async def call(item: Item) -> T:
-        async with slots:
-            return await function(item)
-
-    tasks = [asyncio.ensure_future(call(item)) for item in items]
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel(CALLER_ABANDONED)
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
 
 
 class ServerCallError(EngineUnavailable):

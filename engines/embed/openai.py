@@ -13,8 +13,9 @@ import numpy as np
 
 from engines.embed.states import Floats, normalize_rows
 from engines.openai_server import OpenAIServer
-from engines.resilience import ServerCallError, map_parallel
+from engines.resilience import ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
+from schemas.batching import map_parallel
 from schemas.errors import PermanentError, TransientError
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans

@@ -8,7 +8,7 @@ from typing import Any
 
 from engines.extract.aliases import is_abbreviation
 from engines.language import fold_name
-from engines.resilience import map_parallel
+from schemas.batching import map_parallel
 from schemas.entities import ABBREVIATION
 from schemas.generations import EntitySchema
 from schemas.ids import fingerprint

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.layout import LayoutPage, LayoutWord, TextRun, build_blocks, compute_pages_body_height
-from engines.ocr.rapidocr import DETECTION_SIDE_PX
+from engines.ocr import DETECTION_SIDE_PX
 from engines.parsed_blocks import ParsedBlock, clamp_box
 from schemas.values import Box
 

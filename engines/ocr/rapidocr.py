@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+from engines.ocr import DETECTION_SIDE_PX
 from engines.parsed_blocks import ParsedBlock, decode_blocks
 from engines.sandbox import Sandbox, SandboxLimits, decode_reply
 from schemas.ids import fingerprint
 
 VERSION = 1
 _ENGINE_MODULE = "engines.ocr.page_recognition"
-DETECTION_SIDE_PX = 1280
-"""Pixels of the longer side for line detection; lines are read at full size."""
 
 
 class RapidOcr:

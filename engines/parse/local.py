@@ -13,9 +13,9 @@ from engines.parse.assembly import assemble_transcript
 from engines.parse.formats import FORMATS
 from engines.parse.notices import check_characters
 from engines.parsed_blocks import OcrEngine, ParsedBlock, ParsedPart
-from engines.resilience import map_parallel
 from engines.sandbox import Sandbox, SandboxLimits, decode_reply
 from engines.sandbox_child import DESCRIPTOR_PATH
+from schemas.batching import map_parallel
 from schemas.errors import AnabranchError
 from schemas.ids import fingerprint
 from schemas.ports.engines import LocalFile, ParsePlan

@@ -12,8 +12,9 @@ from itertools import chain
 from typing import Any, Literal
 
 from engines.openai_server import OpenAIServer
-from engines.resilience import ServerCallError, map_parallel
+from engines.resilience import ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
+from schemas.batching import map_parallel
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, RerankPassage, RerankScore, TokenWeighting
 
