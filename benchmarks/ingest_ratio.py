@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ async def time_engines(
     """
     ocr = RapidOcr()
     texts: list[str] = []
-    async with LocalParser(ocr, workers=min(2, os.cpu_count() or 1)) as parser:
+    async with aclosing(LocalParser(ocr, workers=min(2, os.cpu_count() or 1))) as parser:
         await parser.warm()
         with Timer() as timer:
             for number, (name, media_type, title, data) in enumerate(input_files):

@@ -317,12 +317,8 @@ def _install_syscall_filter() -> None:
         (_LOAD, 0, 0, 4),  # load the architecture of the call
         (_EQUAL, 1, 0, _AUDIT_ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _REFUSE),
-        (
-            _LOAD,
-            0,
-            0,
-            0,
-        ),  # load its number; above 2^30 are x32 calls, which the list does not cover
+        # Load its number; above 2^30 are x32 calls, which the list does not cover.
+        (_LOAD, 0, 0, 0),
         (_AT_LEAST, 0, 1, 0x40000000),
         (_RETURN, 0, 0, _REFUSE),
         # A filter cannot read clone3's flags. ENOSYS makes glibc fall back to clone.

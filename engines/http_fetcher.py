@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from email.message import Message
 from functools import cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import PurePosixPath
 from typing import TypeVar
 from urllib.parse import unquote
@@ -40,9 +40,9 @@ from schemas.urls import redact_urls
 # are refused too: they host no documents.
 IpAddress = IPv4Address | IPv6Address
 
-REFUSED_IPV4 = tuple(
+REFUSED_NETWORKS = tuple(
     map(
-        IPv4Network,
+        ip_network,
         (
             "0.0.0.0/8",  # this network
             "10.0.0.0/8",  # private
@@ -63,13 +63,6 @@ REFUSED_IPV4 = tuple(
             "203.0.113.0/24",  # documentation
             "224.0.0.0/4",  # multicast
             "240.0.0.0/4",  # reserved, and limited broadcast
-        ),
-    )
-)
-REFUSED_IPV6 = tuple(
-    map(
-        IPv6Network,
-        (
             "::/128",  # unspecified
             "::1/128",  # loopback
             "::/96",  # IPv4-compatible, deprecated
@@ -97,9 +90,11 @@ ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
 
 def is_public(address: IpAddress) -> bool:
     """Return whether the address and every IPv4 address embedded in it are public unicast."""
+    if any(address in network for network in REFUSED_NETWORKS):
+        return False
     if isinstance(address, IPv4Address):
-        return not any(address in network for network in REFUSED_IPV4)
-    if address.scope_id is not None or any(address in network for network in REFUSED_IPV6):
+        return True
+    if address.scope_id is not None:
         return False
     carries_ipv4 = address in MAPPED or address in NAT64
     return (carries_ipv4 or address in GLOBAL_UNICAST) and all(
@@ -243,7 +238,7 @@ class HttpFetcher:
         )
         return httpx_ssrf_protection(
             client,
-            # Replaced by `is_public`; see REFUSED_IPV4.
+            # Replaced by `is_public`; see REFUSED_NETWORKS.
             check_globally_reachable=False,
             custom_validator=self._is_allowed,
             # Each connection resolves and checks the name again, against DNS rebinding.

@@ -23,8 +23,9 @@ from engines.bounded_body import (
     UndecodableBody,
     bound_replies,
 )
-from engines.resilience import CALLER_ABANDONED, ResilientCaller, ServerCallError
+from engines.resilience import ResilientCaller, ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
+from schemas.batching import CALLER_ABANDONED
 from schemas.errors import ConfigurationError, PermanentError, format_invalid_fields
 from schemas.ports.engines import ChatUsage
 from schemas.ports.metering import MeteredCall, PlannedCall, meter_call
@@ -277,33 +278,27 @@ def read_token_count(reply: Mapping[str, Any], kind: TokenKind) -> int:
 
 
 def _create_client(settings: ServerSettings) -> openai.AsyncOpenAI:
-    key = settings.api_key or "none"  # the client requires a key even for servers without one
     http_client = openai.DefaultAsyncHttpxClient(
         follow_redirects=False,
         headers=DECODABLE_HEADERS,
         event_hooks={"response": [bound_replies(MAX_REPLY_BYTES)]},
     )
-    # No retries in the client: ResilientCaller retries, and counts failures for its circuit.
+    shared: dict[str, Any] = {
+        "api_key": settings.api_key or "none",  # required even for servers without one
+        "timeout": settings.timeout_s,
+        # ResilientCaller retries, and counts failures for its circuit.
+        "max_retries": 0,
+        "http_client": http_client,
+    }
     if settings.kind != "azure":
-        return openai.AsyncOpenAI(
-            base_url=settings.base_url,
-            api_key=key,
-            timeout=settings.timeout_s,
-            max_retries=0,
-            http_client=http_client,
-        )
+        return openai.AsyncOpenAI(base_url=settings.base_url, **shared)
     if not settings.api_version:
         raise ConfigurationError(
             "The Azure server has no API version.",
             remedy="Set ANABRANCH_CHAT__API_VERSION, or that of the engine's section.",
         )
     return openai.AsyncAzureOpenAI(
-        azure_endpoint=settings.base_url,
-        api_key=key,
-        api_version=settings.api_version,
-        timeout=settings.timeout_s,
-        max_retries=0,
-        http_client=http_client,
+        azure_endpoint=settings.base_url, api_version=settings.api_version, **shared
     )
 
 

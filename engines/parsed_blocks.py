@@ -26,6 +26,12 @@ class FormattedCell(str):
         return cell
 
 
+def clamp_box(box: Iterable[float]) -> Box:
+    """Return a box, in shares of its page, without what lies outside of the page."""
+    x0, y0, x1, y1 = (round(min(max(value, 0.0), 1.0), 4) for value in box)
+    return x0, y0, x1, y1
+
+
 @dataclass(slots=True)
 class ParsedBlock:
     """A block whose offset in the Markdown is not known yet.
@@ -88,6 +94,12 @@ class ParsedPart:
     ocr_pages: list[int] = field(default_factory=list)
     unread: list[int] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
+
+    def extend(self, inner: ParsedPart) -> None:
+        """Add the blocks and notices of a file inside the document."""
+        self.blocks += inner.blocks
+        self.notices += inner.notices
+        self.language = self.language or inner.language
 
     def encode(self) -> bytes:
         record = {

@@ -20,13 +20,10 @@ from engines.server_settings import (
     ServerInstrumentation,
     ServerRetryPolicy,
 )
+from schemas.batching import CALLER_ABANDONED
 from schemas.errors import EngineUnavailable, PermanentError
 
 T = TypeVar("T")
-
-CALLER_ABANDONED = "the caller went away while the server was answering"
-"""Marks a CancelledError that is no failure of the server; any other one counts as a timeout of the
-server."""
 
 
 class ServerCallError(EngineUnavailable):

@@ -1,9 +1,9 @@
-"""Batches: from concurrent calls, and from long lists."""
+"""Batches from concurrent calls and from long lists, and calls in parallel."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from schemas.errors import DatabaseUnavailable, TransientError
@@ -91,3 +91,32 @@ def split_by_cost(
         cost += item_cost
     if batch:
         yield batch
+
+
+CALLER_ABANDONED = "the caller went away while the server was answering"
+"""Marks a CancelledError that is no failure of the server; any other one counts as a timeout of the
+server."""
+
+
+async def map_parallel(
+    function: Callable[[ItemT], Awaitable[ResultT]], items: Iterable[ItemT], limit: int
+) -> list[ResultT]:
+    """Call the function for every item, `limit` at once, and return the results in order.
+
+    The first failure cancels the other calls, which count as no failures of a server; it is raised
+    when they have stopped, and use no file any more that the caller deletes.
+    """
+    slots = asyncio.Semaphore(limit)
+
+    async def call(item: ItemT) -> ResultT:
+        async with slots:
+            return await function(item)
+
+    tasks = [asyncio.ensure_future(call(item)) for item in items]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel(CALLER_ABANDONED)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

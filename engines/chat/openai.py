@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import count
 from typing import Any
 
 import jsonschema
@@ -14,17 +15,6 @@ from engines.resilience import ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import InvalidModelOutput
 from schemas.ports.engines import DEFAULT_CHAT_OPTIONS, ChatOptions, ChatReply, ChatUsage, OnDelta
-
-
-class StreamAttempts:
-    """Numbers the attempts at a reply from 1, so that `on_delta` can discard earlier text."""
-
-    def __init__(self, on_delta: OnDelta) -> None:
-        self._on_delta, self._attempt_number = on_delta, 0
-
-    def start_attempt(self) -> StreamedCompletion:
-        self._attempt_number += 1
-        return StreamedCompletion(partial(self._on_delta, self._attempt_number))
 
 
 class StreamedCompletion:
@@ -100,11 +90,12 @@ class OpenAIChat:
         options: ChatOptions = DEFAULT_CHAT_OPTIONS,
     ) -> ChatReply:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        usage, fault, attempts = ChatUsage(), "", StreamAttempts(on_delta) if on_delta else None
+        # Attempts at a reply are numbered, so that `on_delta` can discard earlier text.
+        usage, fault, numbers = ChatUsage(), "", count(1)
         max_output_tokens = options.max_tokens or self._max_tokens
         for call in range(1, MAX_ATTEMPTS + 1):
             body = self._build_body(messages, schema, name, options)
-            if attempts is None:
+            if on_delta is None:
                 reply = await self._server.post(
                     COMPLETIONS_PATH, body, name, max_output_tokens=max_output_tokens
                 )
@@ -112,7 +103,7 @@ class OpenAIChat:
                 streamed = await self._server.post_stream(
                     COMPLETIONS_PATH,
                     body,
-                    attempts.start_attempt,
+                    lambda: StreamedCompletion(partial(on_delta, next(numbers))),
                     name,
                     max_output_tokens=max_output_tokens,
                 )

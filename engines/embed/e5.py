@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +81,7 @@ class E5Embedder:
             return []
         count_local_call("embed", self.model)
         ids = await self._passage_pool.run(
-            lambda: [self._load_model().tokenize(PASSAGE, text) for text in texts],
+            lambda: [self._load_model().encoder.tokenize(PASSAGE, text) for text in texts],
             self._processed_tokens,
         )
         tokens = sum(map(len, ids))
@@ -114,7 +115,7 @@ class E5Embedder:
     async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
         return await self._query_pool.run(
             lambda: (
-                [self._load_model().locate_tokens(text) for text in texts]
+                [self._load_model().encoder.locate_tokens(PASSAGE, text) for text in texts]
                 if self.state_dimension
                 else [np.zeros((0, 2), np.int64) for _ in texts]
             )
@@ -204,34 +205,28 @@ class _E5Model:
     """The loaded encoder with its backgrounds. Blocks its thread."""
 
     def __init__(self, cache_dir: Path, state_dimension: int) -> None:
-        self._encoder = E5TextEncoder(cache_dir, state_dimension)
+        self.encoder = E5TextEncoder(cache_dir, state_dimension)
         self._question_background, self._passage_background = (
             self._load_background(name, cache_dir, state_dimension)
             for name in ("questions", "passages")
         )
         self._means = self._load_means(cache_dir, state_dimension)
 
-    def tokenize(self, prefix: str, text: str) -> list[int]:
-        return self._encoder.tokenize(prefix, text)
-
-    def locate_tokens(self, text: str) -> TokenSpans:
-        return self._encoder.locate_tokens(PASSAGE, text)
-
     def embed_passages(self, batch: Sequence[Sequence[int]]) -> list[TextEmbedding]:
         return [
             self._embed_passage(encoded, ids)
-            for encoded, ids in zip(self._encoder.encode_batch(PASSAGE, batch), batch, strict=True)
+            for encoded, ids in zip(self.encoder.encode_batch(PASSAGE, batch), batch, strict=True)
         ]
 
     def embed_question(self, text: str) -> QueryEmbedding:
-        ids = self.tokenize(QUERY, text)
-        (encoded,) = self._encoder.encode_batch(QUERY, [ids])
+        ids = self.encoder.tokenize(QUERY, text)
+        (encoded,) = self.encoder.encode_batch(QUERY, [ids])
         if not encoded.states.shape[1]:
             return QueryEmbedding(encoded.vector)
         return QueryEmbedding(
             encoded.vector,
             encoded.states,
-            self._encoder.strip_special_tokens(QUERY, ids),
+            self.encoder.strip_special_tokens(QUERY, ids),
             self._passage_background.mean_maxsim_for_question(take_leading(encoded.states)),
             language_means=self._means.languages,
         )
@@ -245,7 +240,7 @@ class _E5Model:
             vector,
             pack_states(
                 encoded.states,
-                self._encoder.strip_special_tokens(PASSAGE, ids),
+                self.encoder.strip_special_tokens(PASSAGE, ids),
                 self._means.passages,
             ),
             dense,
@@ -255,7 +250,7 @@ class _E5Model:
     def _load_background(self, name: str, cache_dir: Path, state_dimension: int) -> Background:
         file = get_background_file_name(name, state_dimension)
         with _locate_shipped_or_computed(
-            file, cache_dir, lambda path: self._encoder.compute_background(name).save(path)
+            file, cache_dir, lambda path: self.encoder.compute_background(name).save(path)
         ) as path:
             return Background.load(path)
 
@@ -263,7 +258,7 @@ class _E5Model:
         with _locate_shipped_or_computed(
             get_means_file_name(state_dimension),
             cache_dir,
-            lambda path: self._encoder.compute_means().save(path),
+            lambda path: self.encoder.compute_means().save(path),
         ) as path:
             return StateMeans.load(path)
 
@@ -306,12 +301,7 @@ class Background:
             return cls(stored["vectors"], stored["states"], stored["starts"])
 
     def save(self, path: Path) -> None:
-        write_atomically(
-            path,
-            lambda temporary_path: np.savez(
-                temporary_path, vectors=self.vectors, states=self.states, starts=self.starts
-            ),
-        )
+        _save_arrays(path, vectors=self.vectors, states=self.states, starts=self.starts)
 
     def mean_cosine(self, vector: Floats) -> float:
         return float((self.vectors @ vector).mean())
@@ -349,16 +339,17 @@ class StateMeans:
             )
 
     def save(self, path: Path) -> None:
-        write_atomically(
+        _save_arrays(
             path,
-            lambda temporary_path: np.savez(
-                temporary_path,
-                languages=np.array(list(self.languages)),
-                language_means=np.stack(list(self.languages.values())),
-                means=self.passages.means,
-                deviations=self.passages.deviations,
-            ),
+            languages=np.array(list(self.languages)),
+            language_means=np.stack(list(self.languages.values())),
+            means=self.passages.means,
+            deviations=self.passages.deviations,
         )
+
+
+def _save_arrays(path: Path, **arrays: Any) -> None:
+    write_atomically(path, lambda temporary_path: np.savez(temporary_path, **arrays))
 
 
 @dataclass(frozen=True, slots=True)

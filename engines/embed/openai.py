@@ -5,8 +5,8 @@ Cohere's `POST /v2/embed` tells questions from passages by `input_type`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from engines.embed.states import Floats, normalize_rows
 from engines.openai_server import OpenAIServer
 from engines.resilience import ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
+from schemas.batching import map_parallel
 from schemas.errors import PermanentError, TransientError
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
@@ -64,17 +65,12 @@ class OpenAIEmbedder:
         self._server_shortens = True
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
-        semaphore = asyncio.Semaphore(self._max_parallel)
-        batches = [
+        batches = (
             texts[start : start + self._batch_size]
             for start in range(0, len(texts), self._batch_size)
-        ]
-
-        async def embed_batch(batch: Sequence[str]) -> Floats:
-            async with semaphore:
-                return await self._request_vectors(batch, PASSAGE_INSTRUCTION)
-
-        batch_vectors = await asyncio.gather(*map(embed_batch, batches))
+        )
+        request = partial(self._request_vectors, instruction=PASSAGE_INSTRUCTION)
+        batch_vectors = await map_parallel(request, batches, self._max_parallel)
         return [TextEmbedding(row.astype(np.float16)) for rows in batch_vectors for row in rows]
 
     async def embed_query(self, text: str) -> QueryEmbedding:

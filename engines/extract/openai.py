@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from engines.extract.aliases import is_abbreviation
 from engines.language import fold_name
+from schemas.batching import map_parallel
 from schemas.entities import ABBREVIATION
 from schemas.generations import EntitySchema
 from schemas.ids import fingerprint
@@ -36,16 +36,13 @@ class OpenAIExtractor:
         )
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
-        semaphore = asyncio.Semaphore(self._max_parallel)
-
         async def extract_parent(parent: ParentChunk) -> Extraction:
-            async with semaphore:
-                reply = await self._chat.complete(
-                    SYSTEM_PROMPT, parent.text, build_json_schema(self._schema), name="extraction"
-                )
+            reply = await self._chat.complete(
+                SYSTEM_PROMPT, parent.text, build_json_schema(self._schema), name="extraction"
+            )
             return _LocatedReply(parent, reply.data).to_extraction()
 
-        parts = await asyncio.gather(*map(extract_parent, parents))
+        parts = await map_parallel(extract_parent, parents, self._max_parallel)
         return Extraction(
             mentions=[item for part in parts for item in part.mentions],
             relations=[item for part in parts for item in part.relations],

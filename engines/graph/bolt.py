@@ -14,8 +14,9 @@ from neo4j.exceptions import AuthError, ClientError, DriverError, Neo4jError
 from pydantic_core import to_jsonable_python
 
 from engines.graph.cypher import TENANT_PARAMETER, check_cypher, check_parameters
-from engines.resilience import CALLER_ABANDONED, ResilientCaller, ServerCallError
+from engines.resilience import ResilientCaller, ServerCallError
 from engines.server_settings import ServerRetryPolicy
+from schemas.batching import CALLER_ABANDONED
 from schemas.errors import EngineUnavailable, InvalidRequest
 from schemas.ports.graph import FollowedRelation, GraphQuery, GraphRows, no_graph_server_error
 

@@ -152,20 +152,20 @@ class _Parser:
         return CheckedCypher(" ".join(self._output), frozenset(self._parameters), limit)
 
     def _parse_match(self) -> None:
-        while True:
-            self._patterns += 1
-            if self._patterns > MAX_PATTERNS:
-                raise _reject(f"more than {MAX_PATTERNS} patterns", self._peek().position)
-            if self._peek().kind == "name":
-                self._parse_name()
-                self._expect("=")
-            self._parse_node()
-            while self._is_symbol("-", "<"):
-                self._parse_relationship()
-                self._parse_node()
-            if not self._accept(","):
-                break
+        self._parse_items(self._parse_pattern)
         self._parse_where()
+
+    def _parse_pattern(self) -> None:
+        self._patterns += 1
+        if self._patterns > MAX_PATTERNS:
+            raise _reject(f"more than {MAX_PATTERNS} patterns", self._peek().position)
+        if self._peek().kind == "name":
+            self._parse_name()
+            self._expect("=")
+        self._parse_node()
+        while self._is_symbol("-", "<"):
+            self._parse_relationship()
+            self._parse_node()
 
     def _parse_where(self) -> None:
         if self._accept_keyword("WHERE"):
@@ -233,19 +233,10 @@ class _Parser:
         """Return the limit of the projection, at most the maximum, or None if it has none."""
         self._accept_keyword("DISTINCT")
         # `*` would name columns that the reader of the query does not see.
-        while True:
-            self._parse_expression()
-            if self._accept_keyword("AS"):
-                self._parse_name()
-            if not self._accept(","):
-                break
+        self._parse_items(self._parse_column)
         if self._accept_keyword("ORDER"):
             self._expect_keyword("BY")
-            while True:
-                self._parse_expression()
-                _ = self._accept_keyword("ASC") or self._accept_keyword("DESC")
-                if not self._accept(","):
-                    break
+            self._parse_items(self._parse_sort_key)
         if self._accept_keyword("SKIP"):
             self._parse_integer()
         if self._accept_keyword("LIMIT"):
@@ -253,6 +244,20 @@ class _Parser:
             self._output[-1] = str(limit)
             return limit
         return None
+
+    def _parse_column(self) -> None:
+        self._parse_expression()
+        if self._accept_keyword("AS"):
+            self._parse_name()
+
+    def _parse_sort_key(self) -> None:
+        self._parse_expression()
+        _ = self._accept_keyword("ASC") or self._accept_keyword("DESC")
+
+    def _parse_items(self, parse_item: Callable[[], None]) -> None:
+        parse_item()
+        while self._accept(","):
+            parse_item()
 
     def _parse_expression(self) -> None:
         self._depth += 1
@@ -303,10 +308,7 @@ class _Parser:
     def _parse_list(self, end: str, parse_item: Callable[[], None]) -> None:
         if self._accept(end):
             return
-        while True:
-            parse_item()
-            if not self._accept(","):
-                break
+        self._parse_items(parse_item)
         self._expect(end)
 
     def _parse_value(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from engines.layout.aligned_tables import find_aligned_tables
-from engines.layout.text_blocks import TextLine, build_text_blocks, measure_region
+from engines.layout.text_blocks import build_text_blocks, measure_region
 from engines.layout.text_runs import (
     JOIN_GAP,
     LayoutPage,
@@ -24,9 +24,9 @@ from engines.layout.text_runs import (
     compute_line_height,
     group_lines,
     group_rows,
+    merge_boxes,
 )
 from engines.parsed_blocks import ParsedBlock, format_table, has_header
-from schemas.values import Box
 
 _MIN_LINES = 4
 _MIN_FILLED_SHARE = 0.6
@@ -284,9 +284,8 @@ def _build_prose(
 ) -> Iterator[ParsedBlock]:
     if not region_rows:
         return
-    lines = [TextLine.from_row(row) for row in region_rows]
-    metrics = measure_region(lines, body_height, has_fonts)
-    for text in build_text_blocks(lines, metrics):
+    metrics = measure_region(region_rows, body_height, has_fonts)
+    for text in build_text_blocks(region_rows, metrics):
         block = ParsedBlock(text.kind, text.text)
         if text.kind == "heading":
             size = max(line.size for line in text.lines)
@@ -308,18 +307,7 @@ def _merge_lists(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
     for block in blocks:
         if merged and block.kind == "list" == merged[-1].kind:
             merged[-1].text += f"\n{block.text}"
-            merged[-1].box = _merge_boxes(merged[-1].box, block.box)
+            merged[-1].box = merge_boxes(filter(None, (merged[-1].box, block.box)))
         else:
             merged.append(block)
     return merged
-
-
-def _merge_boxes(first_box: Box | None, second_box: Box | None) -> Box | None:
-    if first_box is None or second_box is None:
-        return first_box or second_box
-    return (
-        min(first_box[0], second_box[0]),
-        min(first_box[1], second_box[1]),
-        max(first_box[2], second_box[2]),
-        max(first_box[3], second_box[3]),
-    )

@@ -10,6 +10,7 @@ import statistics
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from engines.layout.text_blocks import join_lines
 from engines.layout.text_runs import LayoutWord, TextRun, group_lines
@@ -180,15 +181,9 @@ def _fill_spans(
 
 def _split_at_verticals(run: TextRun, xs: Sequence[float]) -> Iterator[TextRun]:
     """Split a run between words at the vertical lines."""
-    words: list[LayoutWord] = []
-    for word in run.words:
-        if words and bisect_right(xs, (words[-1].x0 + words[-1].x1) / 2) != bisect_right(
-            xs, (word.x0 + word.x1) / 2
-        ):
-            yield TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
-            words = []
-        words.append(word)
-    yield TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
+    for _, group in groupby(run.words, lambda word: bisect_right(xs, (word.x0 + word.x1) / 2)):
+        words = list(group)
+        yield TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
 
 
 def _find_home_cells(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from engines.layout.text_runs import BULLET, LayoutRow, TextRun, compute_bounds
+from engines.layout.text_runs import BULLET, LayoutRow
 from schemas.values import BlockKind
 
 _ITEM = re.compile(
@@ -47,39 +47,9 @@ double-spaced text."""
 
 
 @dataclass(slots=True)
-class TextLine:
-    text: str
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-    size: float
-    bold: bool
-    mono: bool
-    runs: list[TextRun]
-
-    @staticmethod
-    def from_row(row: LayoutRow) -> TextLine:
-        x0, y0, x1, y1 = compute_bounds(row.runs)
-        widest = max(row.runs, key=lambda run: run.width)
-        runs = row.runs
-        return TextLine(
-            row.text,
-            x0,
-            y0,
-            x1,
-            y1,
-            widest.size,
-            all(run.bold for run in runs),
-            all(run.mono for run in runs),
-            runs,
-        )
-
-
-@dataclass(slots=True)
 class TextBlock:
     kind: BlockKind
-    lines: list[TextLine]
+    lines: list[LayoutRow]
     text: str
 
 
@@ -95,7 +65,9 @@ class RegionMetrics:
     """False for OCR, where fonts are unknown and heights are rough."""
 
 
-def measure_region(lines: Sequence[TextLine], body_height: float, has_fonts: bool) -> RegionMetrics:
+def measure_region(
+    lines: Sequence[LayoutRow], body_height: float, has_fonts: bool
+) -> RegionMetrics:
     line_steps = [
         lower_line.y0 - upper_line.y0
         for upper_line, lower_line in pairwise(lines)
@@ -111,13 +83,13 @@ def measure_region(lines: Sequence[TextLine], body_height: float, has_fonts: boo
     )
 
 
-def build_text_blocks(lines: Sequence[TextLine], metrics: RegionMetrics) -> Iterator[TextBlock]:
+def build_text_blocks(lines: Sequence[LayoutRow], metrics: RegionMetrics) -> Iterator[TextBlock]:
     for group in _group_lines(lines, metrics):
         yield _build_text_block(group, metrics)
 
 
-def _group_lines(lines: Sequence[TextLine], metrics: RegionMetrics) -> Iterator[list[TextLine]]:
-    group: list[TextLine] = []
+def _group_lines(lines: Sequence[LayoutRow], metrics: RegionMetrics) -> Iterator[list[LayoutRow]]:
+    group: list[LayoutRow] = []
     for line in lines:
         if group and _is_block_break(group, line, metrics):
             yield group
@@ -127,7 +99,7 @@ def _group_lines(lines: Sequence[TextLine], metrics: RegionMetrics) -> Iterator[
         yield group
 
 
-def _is_block_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMetrics) -> bool:
+def _is_block_break(group: Sequence[LayoutRow], line: LayoutRow, metrics: RegionMetrics) -> bool:
     """Return whether `line` begins a new block.
 
     The order of the checks matters: the first that applies decides.
@@ -166,7 +138,9 @@ def _is_block_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMe
     return _is_paragraph_break(group, line, metrics)
 
 
-def _is_paragraph_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMetrics) -> bool:
+def _is_paragraph_break(
+    group: Sequence[LayoutRow], line: LayoutRow, metrics: RegionMetrics
+) -> bool:
     last = group[-1]
     width = metrics.right - metrics.left
     is_indented = (
@@ -190,7 +164,7 @@ def _is_paragraph_break(group: Sequence[TextLine], line: TextLine, metrics: Regi
     )
 
 
-def _is_centered(line: TextLine, metrics: RegionMetrics) -> bool:
+def _is_centered(line: LayoutRow, metrics: RegionMetrics) -> bool:
     """Return whether the line is far from both edges by about the same distance."""
     left, right = line.x0 - metrics.left, metrics.right - line.x1
     return (
@@ -199,7 +173,7 @@ def _is_centered(line: TextLine, metrics: RegionMetrics) -> bool:
     )
 
 
-def _build_text_block(group: list[TextLine], metrics: RegionMetrics) -> TextBlock:
+def _build_text_block(group: list[LayoutRow], metrics: RegionMetrics) -> TextBlock:
     text = join_lines([line.text for line in group])
     if (
         metrics.has_fonts
@@ -217,7 +191,7 @@ def _build_text_block(group: list[TextLine], metrics: RegionMetrics) -> TextBloc
     return TextBlock("paragraph", group, text)
 
 
-def _is_heading(group: Sequence[TextLine], text: str, metrics: RegionMetrics) -> bool:
+def _is_heading(group: Sequence[LayoutRow], text: str, metrics: RegionMetrics) -> bool:
     if (
         len(group) > 3
         or len(text) > _MAX_HEADING_CHARACTERS
@@ -248,7 +222,7 @@ def _is_heading(group: Sequence[TextLine], text: str, metrics: RegionMetrics) ->
     )
 
 
-def _format_code(group: Sequence[TextLine]) -> str:
+def _format_code(group: Sequence[LayoutRow]) -> str:
     """Format lines with their indentation and spacing in units of the median letter width."""
     letters = [run.width / max(1, len(run.text)) for line in group for run in line.runs]
     letter = statistics.median(letters) or 1.0

@@ -71,21 +71,24 @@ class TextRun:
 
 @dataclass(slots=True)
 class LayoutRow:
-    """Runs side by side, from left to right."""
+    """Runs side by side, from left to right: a line of text, or cells of a table."""
 
-    runs: list[TextRun] = field(default_factory=list)
+    runs: list[TextRun]
+    text: str = field(init=False)
+    x0: float = field(init=False)
+    y0: float = field(init=False)
+    x1: float = field(init=False)
+    y1: float = field(init=False)
+    size: float = field(init=False)
+    bold: bool = field(init=False)
+    mono: bool = field(init=False)
 
-    @property
-    def y0(self) -> float:
-        return min(run.y0 for run in self.runs)
-
-    @property
-    def y1(self) -> float:
-        return max(run.y1 for run in self.runs)
-
-    @property
-    def text(self) -> str:
-        return " ".join(run.text for run in self.runs)
+    def __post_init__(self) -> None:
+        self.text = " ".join(run.text for run in self.runs)
+        self.x0, self.y0, self.x1, self.y1 = compute_bounds(self.runs)
+        self.size = max(self.runs, key=lambda run: run.width).size
+        self.bold = all(run.bold for run in self.runs)
+        self.mono = all(run.mono for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +108,13 @@ class LayoutPage:
 
 
 def compute_bounds(runs: Iterable[TextRun]) -> Box:
-    boxes = [(run.x0, run.y0, run.x1, run.y1) for run in runs]
-    return (
-        min(b[0] for b in boxes),
-        min(b[1] for b in boxes),
-        max(b[2] for b in boxes),
-        max(b[3] for b in boxes),
-    )
+    return merge_boxes((run.x0, run.y0, run.x1, run.y1) for run in runs)
+
+
+def merge_boxes(boxes: Iterable[Sequence[float]]) -> Box:
+    """Return the rectangle around all boxes."""
+    lefts, tops, rights, bottoms = zip(*boxes, strict=True)
+    return min(lefts), min(tops), max(rights), max(bottoms)
 
 
 def compute_body_height(runs: Iterable[TextRun]) -> float:

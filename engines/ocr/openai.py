@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from engines.layout.text_runs import merge_boxes
 from engines.ocr.rapidocr import RapidOcr
 from engines.openai_server import OpenAIServer, parse_completion
 from engines.parse import markdown
-from engines.parsed_blocks import OcrEngine, ParsedBlock
+from engines.parsed_blocks import OcrEngine, ParsedBlock, clamp_box
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.ids import fingerprint
 from schemas.values import Box
@@ -46,8 +47,7 @@ class OpenAIOcr:
     """OcrEngine on a server.
 
     If the model returns nothing or endless repetition, the request is repeated without layout; then
-    `fallback` reads the page. The caller closes a given `fallback`; the default is the local
-    engine.
+    `fallback` reads the page, the local engine by default.
     """
 
     def __init__(
@@ -59,7 +59,6 @@ class OpenAIOcr:
         self._server = OpenAIServer(settings, retry_policy)
         self._is_grounded = "deepseek" in settings.model.lower()
         self._fallback: OcrEngine = fallback or RapidOcr()
-        self._owned_fallback = None if fallback else self._fallback
         self.fingerprint = fingerprint(
             "openai-ocr",
             VERSION,
@@ -84,8 +83,7 @@ class OpenAIOcr:
 
     async def aclose(self) -> None:
         await self._server.close()
-        if self._owned_fallback is not None:
-            await self._owned_fallback.aclose()
+        await self._fallback.aclose()
 
     async def _request_text(self, image_url: str, prompt: str) -> str:
         """Return the model's text, or '' for a reply that is empty or did not finish."""
@@ -148,14 +146,9 @@ def _parse_box(encoded: str) -> Box | None:
     """Return the rectangle around all stated ones, or None if they cannot be parsed."""
     try:
         corners = [
-            [float(value) / _COORDINATE_SCALE for value in corner] for corner in json.loads(encoded)
+            [float(value) / _COORDINATE_SCALE for value in corner[:4]]
+            for corner in json.loads(encoded)
         ]
-        x0, y0 = min(corner[0] for corner in corners), min(corner[1] for corner in corners)
-        x1, y1 = max(corner[2] for corner in corners), max(corner[3] for corner in corners)
-    except (ValueError, TypeError, IndexError):
+        return clamp_box(merge_boxes(corners))
+    except (ValueError, TypeError):
         return None
-    return _clamp_share(x0), _clamp_share(y0), _clamp_share(x1), _clamp_share(y1)
-
-
-def _clamp_share(value: float) -> float:
-    return round(min(max(value, 0.0), 1.0), 4)

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.layout import LayoutPage, LayoutWord, TextRun, build_blocks, compute_pages_body_height
-from engines.parsed_blocks import ParsedBlock
+from engines.ocr import DETECTION_SIDE_PX
+from engines.parsed_blocks import ParsedBlock, clamp_box
 from schemas.values import Box
 
 Image = NDArray[np.uint8]
@@ -34,14 +35,6 @@ _PAGE_HEIGHT_POINTS = 842.0
 
 
 @dataclass(frozen=True, slots=True)
-class RapidOcrSettings:
-    """Detection size in pixels of the longer side, and threads of the process."""
-
-    side: int
-    threads: int
-
-
-@dataclass(frozen=True, slots=True)
 class RecognizedLine:
     """A line with its four corners, clockwise from the top left in pixels."""
 
@@ -50,19 +43,19 @@ class RecognizedLine:
     score: float
 
 
-def read_page(image: bytes, settings: RapidOcrSettings) -> bytes:
+def read_page(image: bytes) -> bytes:
     """Read a page image and return its blocks as JSON, with boxes as shares of the image."""
     pixels = cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR)
     if pixels is None:
         raise ValueError("The page image cannot be decoded.")
-    turns, lines = _find_upright(pixels.astype(np.uint8), settings)
+    turns, lines = _find_upright(pixels.astype(np.uint8))
     blocks = _build_blocks(lines, pixels.shape[1], pixels.shape[0], turns) if lines else []
     return json.dumps([block.to_record() for block in blocks], ensure_ascii=False).encode()
 
 
-def _find_upright(pixels: Image, settings: RapidOcrSettings) -> tuple[int, list[RecognizedLine]]:
+def _find_upright(pixels: Image) -> tuple[int, list[RecognizedLine]]:
     """Return the clockwise quarter turns that make the page upright, and its lines then."""
-    lines = _recognize_lines(pixels, settings)
+    lines = _recognize_lines(pixels)
     if not lines:
         return 0, []
     tall_characters = 0
@@ -79,13 +72,13 @@ def _find_upright(pixels: Image, settings: RapidOcrSettings) -> tuple[int, list[
         right, bottom = line.corners.max(axis=0).astype(int) + 1
         crops.append(pixels[top:bottom, left:right])
     scores = {
-        turn: statistics.mean(_score_recognition(_rotate(crop, turn), settings) for crop in crops)
+        turn: statistics.mean(_score_recognition(_rotate(crop, turn)) for crop in crops)
         for turn in ((1, 3) if sideways else (2,))
     }
     if not sideways:
         scores[0] = statistics.mean(line.score for line in longest) + _UPRIGHT_BONUS
     turn = max(scores, key=lambda turn: scores[turn])
-    return (0, lines) if turn == 0 else (turn, _recognize_lines(_rotate(pixels, turn), settings))
+    return (0, lines) if turn == 0 else (turn, _recognize_lines(_rotate(pixels, turn)))
 
 
 def _compute_extent(corners: NDArray[np.float32]) -> tuple[float, float]:
@@ -93,12 +86,10 @@ def _compute_extent(corners: NDArray[np.float32]) -> tuple[float, float]:
     return float(spread[0]), float(spread[1])
 
 
-def _score_recognition(crop: Image, settings: RapidOcrSettings) -> float:
+def _score_recognition(crop: Image) -> float:
     if crop.size == 0:
         return 0.0
-    result = get_engine(settings)(
-        np.ascontiguousarray(crop), use_det=False, use_cls=False, use_rec=True
-    )
+    result = get_engine()(np.ascontiguousarray(crop), use_det=False, use_cls=False, use_rec=True)
     return float(result.scores[0]) if result.scores and result.txts[0].strip() else 0.0
 
 
@@ -106,8 +97,8 @@ def _rotate(pixels: Image, turns: int) -> Image:
     return np.ascontiguousarray(np.rot90(pixels, -turns))
 
 
-def _recognize_lines(pixels: Image, settings: RapidOcrSettings) -> list[RecognizedLine]:
-    result = get_engine(settings)(pixels, use_det=True, use_cls=False, use_rec=True)
+def _recognize_lines(pixels: Image) -> list[RecognizedLine]:
+    result = get_engine()(pixels, use_det=True, use_cls=False, use_rec=True)
     if result.boxes is None or result.txts is None:
         return []
     return [
@@ -117,18 +108,18 @@ def _recognize_lines(pixels: Image, settings: RapidOcrSettings) -> list[Recogniz
 
 
 @cache
-def get_engine(settings: RapidOcrSettings) -> Any:
+def get_engine() -> Any:
     from rapidocr import RapidOCR
 
     # By default OpenCV uses every core in every child.
-    cv2.setNumThreads(settings.threads)
+    cv2.setNumThreads(1)
     return RapidOCR(
         params={
             "Global.use_cls": False,
             "Global.log_level": "error",
             "Det.limit_type": "max",
-            "Det.limit_side_len": settings.side,
-            "EngineConfig.onnxruntime.intra_op_num_threads": settings.threads,
+            "Det.limit_side_len": DETECTION_SIDE_PX,
+            "EngineConfig.onnxruntime.intra_op_num_threads": 1,
             "EngineConfig.onnxruntime.inter_op_num_threads": 1,
         }
     )
@@ -153,9 +144,7 @@ def _build_blocks(
         points = corners / np.array([upright_width, upright_height], np.float32)
         for _ in range(turns):
             points = np.column_stack([points[:, 1], 1 - points[:, 0]])
-        xs = [min(max(float(x), 0.0), 1.0) for x, _ in points]
-        ys = [min(max(float(y), 0.0), 1.0) for _, y in points]
-        return round(min(xs), 4), round(min(ys), 4), round(max(xs), 4), round(max(ys), 4)
+        return clamp_box((*points.min(axis=0).tolist(), *points.max(axis=0).tolist()))
 
     runs = [_build_run(line, rotation) for line in lines]
     page = LayoutPage(runs, to_page_box, unit=_PAGE_HEIGHT_POINTS / upright_height)

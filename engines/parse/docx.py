@@ -12,8 +12,10 @@ from engines.parse.xml_parts import (
     Element,
     find_named,
     get_attribute,
+    iter_children,
     iter_named,
     read_relations,
+    read_words,
     read_xml,
     resolve_inheritance,
     strip_namespace,
@@ -197,19 +199,7 @@ def _flatten_nested_tables(cell: Element) -> None:
 
 
 def _format_nested_table(table: Element) -> str:
-    rows = [
-        [
-            " ".join(
-                " ".join(
-                    "".join(run.text or "" for run in iter_named(paragraph, "t"))
-                    for paragraph in iter_named(cell, "p")
-                ).split()
-            )
-            for cell in iter_named(row, "tc")
-        ]
-        for row in table
-        if strip_namespace(row.tag) == "tr"
-    ]
+    rows = [list(map(read_words, iter_named(row, "tc"))) for row in iter_children(table, "tr")]
     rows = [row for row in rows if any(row)]
     if all(len(row) <= 2 for row in rows):
         return "; ".join(": ".join(filter(None, row)) for row in rows)

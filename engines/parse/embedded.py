@@ -164,6 +164,5 @@ def read_archive(path: Path) -> ParsedPart:
                 with bundle.open(entry) as stream:
                     data = stream.read(MAX_FILE_BYTES + 1)
                 inner = read_embedded(entry.filename, data, label="File")
-            part.blocks += inner.blocks
-            part.notices += inner.notices
+            part.extend(inner)
     return part

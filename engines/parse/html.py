@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from engines.parse import text
-from engines.parse.html_marks import prepare_tree
+from engines.parse.html_marks import BLOCK_TAGS, prepare_tree
 from engines.parse.html_tree import HtmlElement, parse_html
 from engines.parse.notices import spend
 from engines.parse.text import parse_document_date
@@ -21,11 +21,6 @@ _SKIPPED_TAGS = frozenset(
 _SKIPPED_ROLES = frozenset(
     {"navigation", "banner", "contentinfo", "search", "complementary", "dialog", "menu", "menubar"}
 )
-BLOCK_TAGS = frozenset(
-    """address article blockquote body center dd details div dl dt fieldset
-    figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr html li main ol p pre
-    section summary table ul""".split()  # noqa: SIM905
-)
 # Marks a `br` until white space is collapsed, which removes it.
 LINE_BREAK = "\u2028"
 PARAGRAPH_BREAK = re.compile(r"\u2028\s*\u2028")
@@ -36,6 +31,9 @@ _CHROME_NAMES = re.compile(
     re.I,
 )
 """Ids and classes of navigation and other elements around a page's content."""
+_DATE_NAMES = frozenset(
+    "article:published_time date dc.date dcterms.date citation_publication_date".split()  # noqa: SIM905
+)
 _CODE_LANGUAGE = re.compile(r"(?:lang(?:uage)?|highlight-source|brush:)[-\s]?([A-Za-z0-9+#]+)")
 
 
@@ -364,20 +362,11 @@ def _find_title(first_by_tag: dict[str, HtmlElement]) -> str | None:
 
 
 def _find_date(root: HtmlElement) -> str | None:
-    names = {
-        "article:published_time",
-        "date",
-        "dc.date",
-        "dcterms.date",
-        "citation_publication_date",
-    }
     for element in root.iter_descendants():
-        if (
-            element.tag == "meta"
-            and (element.attributes.get("property") or element.attributes.get("name") or "").lower()
-            in names
-        ):
-            return element.attributes.get("content")
+        attributes = element.attributes
+        name = attributes.get("property") or attributes.get("name") or ""
+        if element.tag == "meta" and name.lower() in _DATE_NAMES:
+            return attributes.get("content")
     return None
 
 

@@ -25,11 +25,12 @@ from engines.parse.scripts import (
 )
 from schemas.values import Notice
 
-STRUCTURE_TAGS = frozenset(
+BLOCK_TAGS = frozenset(
     """address article blockquote body center dd details div dl dt fieldset figcaption figure
-    footer form h1 h2 h3 h4 h5 h6 header hr html li main ol p pre section summary table tbody td
-    tfoot th thead tr ul""".split()  # noqa: SIM905
+    footer form h1 h2 h3 h4 h5 h6 header hr html li main ol p pre section summary table
+    ul""".split()  # noqa: SIM905
 )
+STRUCTURE_TAGS = BLOCK_TAGS | {"tbody", "td", "tfoot", "th", "thead", "tr"}
 _UNREAD_TAGS = frozenset(
     """script style template noscript head title nav footer dialog button iframe""".split()  # noqa: SIM905
 )

@@ -11,22 +11,7 @@ from html.parser import HTMLParser
 from engines.parse.notices import WHITE, Color, is_unseen
 
 _VOID_TAGS = frozenset(
-    [
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-    ]
+    "area base br col embed hr img input link meta param source track wbr".split()  # noqa: SIM905
 )
 _CLOSED_TAGS = {
     "li": {"li"},
@@ -47,6 +32,7 @@ _PARAGRAPH_ENDING_TAGS = frozenset(
 )
 _BOUNDARY_TAGS = frozenset({"table", "ul", "ol", "dl"})
 """A start tag inside one of these closes no element outside of it."""
+_PAGE_TAGS = frozenset({"html", "body", "main", "section", "article", "div"})
 _MAX_DEPTH = 150
 
 
@@ -98,14 +84,7 @@ class _TreeBuilder(HTMLParser):
                 del self.open_elements[i:]
                 return
             # A stray end tag in a table must not close the elements around the table.
-            if self.open_elements[i].tag == "table" and tag not in (
-                "div",
-                "body",
-                "html",
-                "section",
-                "main",
-                "article",
-            ):
+            if self.open_elements[i].tag == "table" and tag not in _PAGE_TAGS:
                 return
 
     def handle_data(self, data: str) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
-from types import TracebackType
 from typing import Literal
 
 from engines.parse import sandbox_jobs
@@ -16,6 +15,7 @@ from engines.parse.notices import check_characters
 from engines.parsed_blocks import OcrEngine, ParsedBlock, ParsedPart
 from engines.sandbox import Sandbox, SandboxLimits, decode_reply
 from engines.sandbox_child import DESCRIPTOR_PATH
+from schemas.batching import map_parallel
 from schemas.errors import AnabranchError
 from schemas.ids import fingerprint
 from schemas.ports.engines import LocalFile, ParsePlan
@@ -36,7 +36,7 @@ _DESCRIPTOR_PATTERN = DESCRIPTOR_PATH.format(r"\d+")
 class LocalParser:
     """Parser that starts its sandbox children with the first file.
 
-    `aclose`, or leaving the context, ends them, but not those of the OCR engine.
+    `aclose` ends them, but not those of the OCR engine.
     """
 
     def __init__(
@@ -69,17 +69,6 @@ class LocalParser:
             _PRELOADED_MODULES,
             sandbox_jobs.load_readers,
         )
-
-    async def __aenter__(self) -> LocalParser:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         await self._sandbox.aclose()
@@ -151,21 +140,10 @@ class LocalParser:
         self, file: LocalFile, plan: ParsePlan, parsed_part: ParsedPart
     ) -> ParsedPart:
         """Read the unread pages, a few at a time; the first failure cancels the others."""
-        semaphore = asyncio.Semaphore(_MAX_PARALLEL_PAGES)
-        tasks = {
-            page: asyncio.ensure_future(self._read_page_by_ocr(semaphore, file, plan, page))
-            for page in parsed_part.unread
-        }
-        try:
-            await asyncio.gather(*tasks.values())
-        except BaseException:
-            for task in tasks.values():
-                task.cancel()
-            # Wait until they have stopped: they use the file, which the caller then deletes.
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
-            raise
-        for page, task in tasks.items():
-            blocks = task.result()
+        pages = list(parsed_part.unread)
+        read = partial(self._read_page_by_ocr, file, plan)
+        page_blocks = await map_parallel(read, pages, _MAX_PARALLEL_PAGES)
+        for page, blocks in zip(pages, page_blocks, strict=True):
             if not any(block.text.strip() for block in blocks):
                 detail = f"Page {page} is an image in which no text was found."
                 parsed_part.notices.append(Notice(code="PAGE_WITHOUT_TEXT", detail=detail))
@@ -173,14 +151,13 @@ class LocalParser:
         return parsed_part
 
     async def _read_page_by_ocr(
-        self, semaphore: asyncio.Semaphore, file: LocalFile, plan: ParsePlan, page: int
+        self, file: LocalFile, plan: ParsePlan, page: int
     ) -> list[ParsedBlock]:
-        async with semaphore:
-            subject = f"{_get_display_name(file)}, page {page}"
-            page_image = await self._run_in_sandbox(
-                sandbox_jobs.render_page, file, plan.media_type, page, subject=subject
-            )
-            return await self._ocr.read(page_image, subject=subject)
+        subject = f"{_get_display_name(file)}, page {page}"
+        page_image = await self._run_in_sandbox(
+            sandbox_jobs.render_page, file, plan.media_type, page, subject=subject
+        )
+        return await self._ocr.read(page_image, subject=subject)
 
 
 def _get_display_name(file: LocalFile) -> str:

@@ -81,16 +81,10 @@ def _read_message(message: Message[str, str]) -> ParsedPart:
         part.blocks.append(ParsedBlock("list", "\n".join(lines)))
     bodies, attachments = _split_parts(message)
     for body in bodies:
-        _extend(part, _read_body(body))
+        part.extend(_read_body(body))
     for attachment in attachments:
-        _extend(part, _read_attachment(attachment))
+        part.extend(_read_attachment(attachment))
     return part
-
-
-def _extend(part: ParsedPart, inner: ParsedPart) -> None:
-    part.blocks += inner.blocks
-    part.notices += inner.notices
-    part.language = part.language or inner.language
 
 
 def _get_header(message: Message[str, str], name: str) -> str:

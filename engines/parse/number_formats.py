@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
+from operator import eq, ge, gt, le, lt, ne
 
 from engines.parsed_blocks import FormattedCell
 
@@ -86,6 +87,7 @@ _NAMES = {
     0x10: "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre "
     "dicembre lunedì martedì mercoledì giovedì venerdì sabato domenica",
 }
+_COMPARISONS = {"<": lt, ">": gt, "=": eq, "<=": le, ">=": ge, "<>": ne}
 Tokens = list[tuple[str, str]]
 
 
@@ -102,15 +104,8 @@ class _Section:
 
     def matches(self, value: Decimal) -> bool:
         assert self.condition is not None
-        operator, limit = self.condition
-        return {
-            "<": value < limit,
-            ">": value > limit,
-            "=": value == limit,
-            "<=": value <= limit,
-            ">=": value >= limit,
-            "<>": value != limit,
-        }[operator]
+        sign, limit = self.condition
+        return bool(_COMPARISONS[sign](value, limit))
 
     def excludes_positive(self) -> bool:
         """Return whether the section is for negative numbers, so that it says how they look."""

@@ -35,12 +35,13 @@ from engines.parse.xml_parts import (
     Element,
     find_named,
     get_attribute,
+    iter_children,
     iter_named,
     read_xml,
     refuse_damaged_parts,
     strip_namespace,
 )
-from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table
+from engines.parsed_blocks import ParsedBlock, ParsedPart, clamp_box, format_table
 from schemas.values import Box
 
 _LENGTH = re.compile(r"(-?\d+(?:\.\d+)?)(cm|mm|in|pt|pc|px)?")
@@ -117,11 +118,7 @@ class _SlideReader:
     def _read_table(self, table: Element, number: int, box: Box | None) -> Iterator[ParsedBlock]:
         grid = Sheet("")
         for row, line in enumerate(iter_named(table, "table-row")):
-            cells = [
-                cell
-                for cell in line
-                if strip_namespace(cell.tag) in ("table-cell", "covered-table-cell")
-            ]
+            cells = iter_children(line, "table-cell", "covered-table-cell")
             for column, cell in enumerate(cells):
                 height, width = (
                     int(get_attribute(cell, f"number-{name}-spanned", "1"))
@@ -164,9 +161,8 @@ class _SlideReader:
         if bounds is None:
             return None
         left, top, right, bottom = bounds
-        x0, x1 = (min(max(x / self.width, 0.0), 1.0) for x in (left, right))
-        y0, y1 = (min(max(y / self.height, 0.0), 1.0) for y in (top, bottom))
-        return x0, y0, x1, y1
+        width, height = self.width, self.height
+        return clamp_box((left / width, top / height, right / width, bottom / height))
 
 
 def read(path: Path) -> ParsedPart:
@@ -184,7 +180,7 @@ def read(path: Path) -> ParsedPart:
         body = find_named(root, "body", "presentation")
         if body is None:
             raise make_corrupt_error("The presentation has no slides.")
-        slides = [child for child in body if strip_namespace(child.tag) == "page"]
+        slides = list(iter_children(body, "page"))
         master = get_attribute(slides[0], "master-page-name") if slides else ""
         fills = read_fills([*styles, root])
         reader = _SlideReader(

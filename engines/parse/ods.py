@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 
-from engines.parse.notices import WHITE, is_hidden_text_kept, list_notices
+from engines.parse.notices import WHITE
 from engines.parse.number_formats import keep_raw_value
 from engines.parse.opendocument import (
     CONTENT,
@@ -21,16 +22,16 @@ from engines.parse.opendocument import (
     read_marks,
 )
 from engines.parse.scripts import format_struck
-from engines.parse.sheets import Sheet, format_address
+from engines.parse.sheets import Sheet, StoredSheet, format_address
 from engines.parse.xml_parts import (
     Element,
     find_named,
     get_attribute,
+    iter_children,
     iter_named,
     read_xml,
     strip_namespace,
 )
-from schemas.values import Notice
 
 _MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
 _GROUPS = ("table-row-group", "table-header-rows", "table-rows")
@@ -43,8 +44,7 @@ _RAW_VALUE = re.compile(
 _COLUMN_GROUPS = ("table-column-group", "table-header-columns", "table-columns")
 
 
-def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[Sheet]:
-    """Yield the worksheets in order; hidden ones only on request, and named in the notices."""
+def read_sheets(archive: zipfile.ZipFile, embedded: list[str]) -> Iterator[StoredSheet]:
     root = read_xml(archive, CONTENT)
     marks = read_marks(archive)
     hidden_styles = {
@@ -53,18 +53,10 @@ def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[She
         if (properties := find_named(style, "table-properties")) is not None
         and get_attribute(properties, "display") == "false"
     }
-    body = find_named(root, "body", "spreadsheet")
-    hidden = []
-    for table in body if body is not None else ():
-        if strip_namespace(table.tag) != "table":
-            continue
-        name = get_attribute(table, "name")
-        if get_attribute(table, "style-name") in hidden_styles:
-            hidden.append(f"sheet {name}")
-            if not is_hidden_text_kept():
-                continue
-        yield _read_sheet(table, name, marks)
-    notices += list_notices(hidden, list_embedded(archive))
+    for table in iter_children(find_named(root, "body", "spreadsheet"), "table"):
+        name, style = get_attribute(table, "name"), get_attribute(table, "style-name")
+        yield StoredSheet(name, style in hidden_styles, partial(_read_sheet, table, name, marks))
+    embedded += list_embedded(archive)
 
 
 def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:
@@ -90,10 +82,9 @@ def _read_sheet(table: Element, name: str, marks: Marks) -> Sheet:
         if is_hidden and not cells and count < _MAX_ROWS // 2:
             sheet.hidden_rows |= set(range(row, row + count))
         row += count
-    for shapes in table:
-        if strip_namespace(shapes.tag) == "shapes":
-            boxes = (format_body(box, marks) for box in iter_named(shapes, "text-box"))
-            sheet.remarks += [words for words in boxes if words]
+    for shapes in iter_children(table, "shapes"):
+        boxes = (format_body(box, marks) for box in iter_named(shapes, "text-box"))
+        sheet.remarks += filter(None, boxes)
     return sheet
 
 
@@ -106,17 +97,15 @@ def _read_row(
     found: list[tuple[int, str, str]] = []
     unseen: set[int] = set()
     column = 0
-    for cell in element:
+    for cell in iter_children(element, "table-cell", "covered-table-cell"):
         kind = strip_namespace(cell.tag)
-        if kind not in ("table-cell", "covered-table-cell"):
-            continue
         count = min(_get_count(cell, "number-columns-repeated"), _MAX_COLUMNS - column)
         style = marks.get(get_attribute(cell, "style-name"), {})
         value_type = get_attribute(cell, "value-type")
         hidden = HiddenText(style.get("ground", WHITE))
-        paragraphs = [child for child in cell if strip_namespace(child.tag) == "p"]
         text = " ".join(
-            format_paragraph(paragraph, marks, None, hidden, style) for paragraph in paragraphs
+            format_paragraph(paragraph, marks, None, hidden, style)
+            for paragraph in iter_children(cell, "p")
         )
         columns = range(column, column + count)
         raw_value = _read_raw_value(cell, value_type)
@@ -134,8 +123,8 @@ def _read_row(
         width = _get_count(cell, "number-columns-spanned")
         if height > 1 or width > 1:
             sheet.merged.append((row, column, row + height - 1, column + width - 1))
-        for note in cell:
-            if strip_namespace(note.tag) == "annotation" and (words := format_body(note, marks)):
+        for note in iter_children(cell, "annotation"):
+            if words := format_body(note, marks):
                 sheet.remarks.append(f"{format_address(row, column)}: {words}")
         column += count
     return found, unseen

@@ -28,7 +28,7 @@ from engines.parse.scripts import (
     format_superscript,
 )
 from engines.parse.xml_parts import refuse_damaged_parts
-from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table
+from engines.parsed_blocks import ParsedBlock, ParsedPart, clamp_box, format_table
 from schemas.values import Box, Notice
 
 CAPTION = re.compile(
@@ -225,9 +225,7 @@ class _DoclingWalker:
         ):
             return provenance.page_no, None
         box = provenance.bbox
-        return provenance.page_no, (
-            min(max(box.l / size.width, 0.0), 1.0),
-            min(max(box.t / size.height, 0.0), 1.0),
-            min(max(box.r / size.width, 0.0), 1.0),
-            min(max(box.b / size.height, 0.0), 1.0),
+        width, height = size.width, size.height
+        return provenance.page_no, clamp_box(
+            (box.l / width, box.t / height, box.r / width, box.b / height)
         )

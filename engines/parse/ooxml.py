@@ -23,6 +23,7 @@ from engines.parse.xml_parts import (
     get_relation,
     iter_named,
     read_relations,
+    read_words,
     strip_namespace,
 )
 from schemas.values import Notice
@@ -214,7 +215,7 @@ _MAX_POINTS = 10_000
 def read_chart(root: Element) -> tuple[str, list[list[str]]]:
     """Return a chart's title and its data: a header row, then a row for each category."""
     title = find_named(root, "chart", "title")
-    words = _read_text(title) if title is not None else ""
+    words = read_words(title) if title is not None else ""
     header, columns = [""], []
     categories: dict[int, str] = {}
     for series in iter_named(root, "ser"):
@@ -280,14 +281,6 @@ def read_diagram(root: Element) -> list[str]:
     """Return the text of a diagram's nodes in order."""
     lines = []
     for point in iter_named(root, "pt"):
-        if point.get("type", "node") in ("node", "asst") and (words := _read_text(point)):
+        if point.get("type", "node") in ("node", "asst") and (words := read_words(point)):
             lines.append(words)
     return lines
-
-
-def _read_text(element: Element) -> str:
-    paragraphs = (
-        "".join(run.text or "" for run in iter_named(paragraph, "t"))
-        for paragraph in iter_named(element, "p")
-    )
-    return " ".join(" ".join(paragraphs).split())

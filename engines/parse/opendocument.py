@@ -13,7 +13,7 @@ from typing import Any
 
 from engines.parse.notices import WHITE, Color, is_hidden_text_kept, is_unseen, parse_color
 from engines.parse.ooxml import Package
-from engines.parse.scripts import format_struck, format_subscript, format_superscript
+from engines.parse.scripts import apply_marks
 from engines.parse.xml_parts import (
     Element,
     find_named,
@@ -34,7 +34,7 @@ _INHERITED = ("hidden", "color", "ground", "points")
 _OF_PARAGRAPH = ("struck", *_INHERITED)
 
 Style = Mapping[str, Any]
-"""`struck`, `raised`, `lowered` and `hidden` as bool, `color` and `ground`, and `points`."""
+"""`struck`, `superscript`, `subscript` and `hidden` as bool, `color` and `ground`, and `points`."""
 PLAIN: Style = {}
 Marks = dict[str, Style]
 """Properties of each style, inherited ones included."""
@@ -99,8 +99,8 @@ def _read_own_marks(style: Element) -> dict[str, Any]:
             is_raised = position == "super" or (
                 position.rstrip("%").lstrip("+").isdigit() and position[0] != "0"
             )
-            marks["raised"] = is_raised
-            marks["lowered"] = position == "sub" or position.startswith("-")
+            marks["superscript"] = is_raised
+            marks["subscript"] = position == "sub" or position.startswith("-")
         if display := get_attribute(properties, "display"):
             marks["hidden"] = display == "none"
         if color := get_attribute(properties, "color"):
@@ -208,11 +208,7 @@ def _mark(text: str, style: Style, hidden: HiddenText) -> str:
             hidden.texts.append(" ".join(text.split()))
         if not is_hidden_text_kept():
             return ""
-    if style.get("raised"):
-        text = format_superscript(text)
-    elif style.get("lowered"):
-        text = format_subscript(text)
-    return format_struck(text) if style.get("struck") else text
+    return apply_marks(text, [name for name, is_set in style.items() if is_set is True])
 
 
 def list_embedded(archive: zipfile.ZipFile) -> list[str]:

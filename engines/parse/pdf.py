@@ -123,9 +123,7 @@ def _read_attachments(document: pdfium.PdfDocument, part: ParsedPart) -> None:
         # Without a stream, or a damaged one: the name alone is known.
         except pdfium.PdfiumError:
             data = b""
-        inner = read_embedded(attachment.get_name(), data)
-        part.blocks += inner.blocks
-        part.notices += inner.notices
+        part.extend(read_embedded(attachment.get_name(), data))
 
 
 def _clear_dominant_monospace(pages: Sequence[LayoutPage]) -> None:

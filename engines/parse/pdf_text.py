@@ -35,7 +35,7 @@ from engines.parse.pdf_marks import (
     read_field_runs,
     strike_words,
 )
-from engines.parsed_blocks import ParsedBlock
+from engines.parsed_blocks import ParsedBlock, clamp_box
 from schemas.values import Box
 
 _MONO = re.compile(
@@ -315,10 +315,7 @@ class _PageView:
         second_corner = _rotate_point(box[2] / width, box[3] / height, -self.turn % 4)
         xs = sorted((first_corner[0], second_corner[0]))
         ys = sorted((first_corner[1], second_corner[1]))
-        x0, y0, x1, y1 = (
-            round(min(max(value, 0.0), 1.0), 4) for value in (xs[0], ys[0], xs[1], ys[1])
-        )
-        return x0, y0, x1, y1
+        return clamp_box((xs[0], ys[0], xs[1], ys[1]))
 
     def _get_upright_size(self) -> tuple[float, float]:
         return (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)

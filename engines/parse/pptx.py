@@ -20,7 +20,15 @@ from engines.parse.notices import (
     parse_color,
 )
 from engines.parse.ooxml import Package, join_runs, make_run, read_drawing
-from engines.parse.xml_parts import Element, find_named, get_relation, iter_named, strip_namespace
+from engines.parse.xml_parts import (
+    Element,
+    find_named,
+    get_relation,
+    iter_children,
+    iter_named,
+    read_color_scheme,
+    strip_namespace,
+)
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
@@ -88,8 +96,7 @@ def _rewrite_slide(package: Package, part: str, number: int, size: tuple[int, in
 def _clear(root: Element) -> None:
     tree = find_named(root, "cSld", "spTree")
     if tree is not None:
-        frame = ("nvGrpSpPr", "grpSpPr")
-        tree[:] = [child for child in tree if strip_namespace(child.tag) in frame]
+        tree[:] = list(iter_children(tree, "nvGrpSpPr", "grpSpPr"))
 
 
 def _remove_hidden_shapes(package: Package, tree: Element, number: int, view: SlideView) -> None:
@@ -264,13 +271,9 @@ class SlideView:
 
     def _find_ground(self, shapes: list[Element]) -> Color | None:
         for shape in shapes:
-            fill = _find_fill(find_named(shape, "spPr"))
-            if fill is not None and strip_namespace(fill.tag) != "noFill":
-                return self.read_color(fill)[0]
-            reference = find_named(shape, "style", "fillRef")
-            if fill is None and reference is not None and reference.get("idx", "0") != "0":
-                return self.read_color(reference)[0]
-            if fill is not None:
+            if (fill := _find_shape_fill(shape)) is not None:
+                if strip_namespace(fill.tag) != "noFill":
+                    return self.read_color(fill)[0]
                 break
         bounds = _find_bounds(shapes)
         is_painted = any(
@@ -353,12 +356,7 @@ def _read_scheme(package: Package, part: str, chain: list[Element]) -> dict[str,
     theme = _find_related(package, master, "theme") if master else ""
     if not theme:
         return {}
-    colors: dict[str, Color | None] = {}
-    for scheme in iter_named(package.load(theme), "clrScheme"):
-        for element in scheme:
-            for color in element:
-                value = color.get("lastClr") or color.get("val")
-                colors[strip_namespace(element.tag)] = parse_color(value)
+    colors = read_color_scheme(package.load(theme))
     overrides = [find_named(root, "clrMapOvr", "overrideClrMapping") for root in chain]
     own_names = next((item for item in overrides if item is not None), None)
     names = own_names if own_names is not None else find_named(package.load(master), "clrMap")
@@ -373,20 +371,21 @@ def _iter_shapes(root: Element) -> Iterator[Element]:
 
 
 def _is_painted(shape: Element) -> bool:
-    if strip_namespace(shape.tag) == "pic":
-        return True
+    fill = _find_shape_fill(shape)
+    has_fill = fill is not None and strip_namespace(fill.tag) != "noFill"
+    return has_fill or strip_namespace(shape.tag) == "pic"
+
+
+def _find_shape_fill(shape: Element) -> Element | None:
+    """Return the fill of a shape, which may be `noFill`, or that of its style."""
     fill = _find_fill(find_named(shape, "spPr"))
     reference = find_named(shape, "style", "fillRef")
     has_style_fill = reference is not None and reference.get("idx", "0") != "0"
-    return strip_namespace(fill.tag) != "noFill" if fill is not None else has_style_fill
+    return reference if fill is None and has_style_fill else fill
 
 
 def _find_fill(properties: Element | None) -> Element | None:
-    return (
-        next((child for child in properties if strip_namespace(child.tag) in _FILLS), None)
-        if properties is not None
-        else None
-    )
+    return next(iter_children(properties, *_FILLS), None)
 
 
 def _find_text_fill(properties: Element) -> Element | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engines.parse.notices import is_hidden_text_kept, join_names, make_hidden_notice, spend
@@ -29,6 +29,8 @@ class Sheet:
     hidden_rows: set[int] = field(default_factory=set)
     hidden_columns: set[int] = field(default_factory=set)
     hidden_cells: set[Address] = field(default_factory=set)
+    unseen_cells: set[Address] = field(default_factory=set)
+    """Cells whose text has no contrast to the ground of their style."""
     unsaved_formulas: list[Address] = field(default_factory=list)
     """Cells with a formula whose value the file does not hold."""
     remarks: list[str] = field(default_factory=list)
@@ -43,6 +45,15 @@ class Sheet:
             spend(len(text))
             self.cells[row, column] = text
             check_cell_count(len(self.cells))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSheet:
+    """A worksheet, in order, which is read only if it is visible or wanted."""
+
+    name: str
+    is_hidden: bool
+    read: Callable[[], Sheet]
 
 
 @dataclass(frozen=True, slots=True)

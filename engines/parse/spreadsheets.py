@@ -14,11 +14,19 @@ from pathlib import Path
 
 from engines.parse import ods, text, xls, xlsb, xlsx
 from engines.parse.header_rows import merge_header_rows
+from engines.parse.notices import is_hidden_text_kept, list_notices
 from engines.parse.opendocument import CONTENT
-from engines.parse.sheets import Grid, Rows, Sheet, build_grid, check_cell_count, iter_notices
+from engines.parse.sheets import (
+    Grid,
+    Rows,
+    Sheet,
+    StoredSheet,
+    build_grid,
+    check_cell_count,
+    iter_notices,
+)
 from engines.parse.xml_parts import refuse_damaged_parts
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table
-from schemas.values import Notice
 
 _MAX_CAPTION_ROWS = 5
 """More consecutive rows of a single cell are a table with one column."""
@@ -31,25 +39,34 @@ def read_workbook(path: Path) -> ParsedPart:
     (TOO_MANY_CELLS).
     """
     parsed_part = ParsedPart()
+    hidden: list[str] = []
+    embedded: list[str] = []
     with refuse_damaged_parts("workbook"):
-        for sheet in _iter_sheets(path, parsed_part.notices):
+        for stored in _iter_sheets(path, embedded):
+            if stored.is_hidden:
+                hidden.append(f"sheet {stored.name}")
+                if not is_hidden_text_kept():
+                    continue
+            sheet = stored.read()
             parsed_part.blocks += _build_sheet_blocks(sheet)
             parsed_part.notices += iter_notices(sheet)
+    parsed_part.notices += list_notices(hidden, embedded)
     return parsed_part
 
 
-def _iter_sheets(path: Path, notices: list[Notice]) -> Iterator[Sheet]:
+def _iter_sheets(path: Path, embedded: list[str]) -> Iterator[StoredSheet]:
+    """Yield the worksheets in order; the names of embedded files are added to `embedded`."""
     if not zipfile.is_zipfile(path):
-        yield from xls.read_sheets(path, notices)
+        yield from xls.read_sheets(path, embedded)
         return
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         if CONTENT in names:
-            yield from ods.read_sheets(archive, notices)
+            yield from ods.read_sheets(archive, embedded)
         elif xlsb.WORKBOOK in names:
-            yield from xlsb.read_sheets(archive, notices)
+            yield from xlsb.read_sheets(archive)
         else:
-            yield from xlsx.read_sheets(archive, notices)
+            yield from xlsx.read_sheets(archive, embedded)
 
 
 def read_csv(data: bytes) -> ParsedPart:

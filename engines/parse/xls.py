@@ -6,23 +6,16 @@ import io
 import re
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import xlrd
 from xlrd.biffh import error_text_from_code
 
-from engines.parse.notices import (
-    WHITE,
-    is_hidden_text_kept,
-    is_unseen,
-    list_notices,
-    make_corrupt_error,
-    make_encrypted_error,
-)
+from engines.parse.notices import WHITE, is_unseen, make_corrupt_error, make_encrypted_error
 from engines.parse.number_formats import format_cell_number, format_text
 from engines.parse.scripts import apply_run_marks, format_struck
-from engines.parse.sheets import Sheet
-from schemas.values import Notice
+from engines.parse.sheets import Sheet, StoredSheet
 
 _VISIBLE = 0
 _NO_FILL, _SOLID_FILL = 0, 1
@@ -43,11 +36,10 @@ _LIBRARY_ERRORS = (
 """Errors of xlrd on damaged files, which it does not check throughout."""
 
 
-def read_sheets(path: Path, notices: list[Notice]) -> Iterator[Sheet]:
-    """Yield the worksheets in order; hidden ones only on request, and named in the notices."""
+def read_sheets(path: Path, embedded: list[str]) -> Iterator[StoredSheet]:
     data = path.read_bytes()
     try:
-        embedded = _list_embedded(data)
+        embedded += _list_embedded(data)
         book = xlrd.open_workbook(
             file_contents=data,
             formatting_info=True,
@@ -55,25 +47,22 @@ def read_sheets(path: Path, notices: list[Notice]) -> Iterator[Sheet]:
             on_demand=True,
             logfile=io.StringIO(),
         )
-        hidden = [
-            f"sheet {name}"
-            for name, visibility in zip(book.sheet_names(), book._sheet_visibility, strict=False)
-            if visibility != _VISIBLE
-        ]
+        sheets = list(enumerate(zip(book.sheet_names(), book._sheet_visibility, strict=False)))
     except _LIBRARY_ERRORS as error:
         if "encrypted" in str(error).lower():
             raise make_encrypted_error("workbook") from error
         raise make_corrupt_error(f"The workbook cannot be read: {str(error)[:200]}") from error
-    for index, name in enumerate(book.sheet_names()):
-        if f"sheet {name}" in hidden and not is_hidden_text_kept():
-            continue
-        try:
-            sheet = _convert_sheet(book, book.sheet_by_index(index))
-        except _LIBRARY_ERRORS as error:
-            raise make_corrupt_error(f"The sheet {name} cannot be read: {error}") from error
+    for index, (name, visibility) in sheets:
+        yield StoredSheet(name, visibility != _VISIBLE, partial(_read_sheet, book, index, name))
+
+
+def _read_sheet(book: xlrd.Book, index: int, name: str) -> Sheet:
+    try:
+        return _convert_sheet(book, book.sheet_by_index(index))
+    except _LIBRARY_ERRORS as error:
+        raise make_corrupt_error(f"The sheet {name} cannot be read: {error}") from error
+    finally:
         book.unload_sheet(index)
-        yield sheet
-    notices += list_notices(hidden, embedded)
 
 
 def _convert_sheet(book: xlrd.Book, source: xlrd.sheet.Sheet) -> Sheet:

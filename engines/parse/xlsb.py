@@ -8,15 +8,15 @@ from __future__ import annotations
 import struct
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
-from engines.parse.notices import WHITE, Color, is_hidden_text_kept, is_unseen, list_notices
+from engines.parse.notices import WHITE, Color, is_unseen
 from engines.parse.number_formats import BUILT_IN_FORMATS
 from engines.parse.scripts import apply_run_marks
-from engines.parse.sheets import Sheet
+from engines.parse.sheets import Sheet, StoredSheet
 from engines.parse.xlsx import INDEXED_COLORS, CellStyle, Workbook, read_theme
 from engines.parse.xml_parts import read_relations, read_xml
-from schemas.values import Notice
 
 WORKBOOK = "xl/workbook.bin"
 # Record numbers of MS-XLSB 2.3.2.
@@ -40,11 +40,8 @@ class _Font(NamedTuple):
     points: float = 0.0
 
 
-def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[Sheet]:
-    """Yield the worksheets in order; hidden ones only on request, and named in the notices.
-
-    Raises ValueError for records that end early.
-    """
+def read_sheets(archive: zipfile.ZipFile) -> Iterator[StoredSheet]:
+    """Yield the worksheets. Raises ValueError for records that end early."""
     relations = read_relations(archive, WORKBOOK)
     parts = dict(relations.values())
     workbook = Workbook(archive)
@@ -59,7 +56,6 @@ def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[She
             for number, data in _iter_records(archive.read(parts["sharedStrings"]))
             if number == _STRING_ITEM
         ]
-    hidden = []
     for number, data in _iter_records(archive.read(WORKBOOK)):
         if number == _PROPERTIES:
             workbook.is_1904 = bool(_unpack("<I", data, 0)[0] & 1)
@@ -68,21 +64,14 @@ def read_sheets(archive: zipfile.ZipFile, notices: list[Notice]) -> Iterator[She
         relation, offset = _read_text(data, 8)
         name = _read_text(data, offset)[0]
         kind, part = relations.get(relation, ("", ""))
-        if kind != "worksheet":
-            continue
-        if _unpack("<I", data, 0)[0]:
-            hidden.append(f"sheet {name}")
-            if not is_hidden_text_kept():
-                continue
-        yield _read_sheet(workbook, name, archive.read(part))
-    notices += list_notices(hidden)
+        if kind == "worksheet":
+            is_hidden = bool(_unpack("<I", data, 0)[0])
+            yield StoredSheet(name, is_hidden, partial(_read_sheet, workbook, name, part))
 
 
-def _read_sheet(workbook: Workbook, name: str, part: bytes) -> Sheet:
-    sheet, row = Sheet(name), 0
-    unseen: set[tuple[int, int]] = set()
-    has_other_fills = False
-    for number, data in _iter_records(part):
+def _read_sheet(workbook: Workbook, name: str, part: str) -> Sheet:
+    sheet, row, has_other_fills = Sheet(name), 0, False
+    for number, data in _iter_records(workbook.archive.read(part)):
         if number == _ROW:
             row = _unpack("<I", data, 0)[0]
             if row >= _MAX_ROWS:
@@ -104,12 +93,10 @@ def _read_sheet(workbook: Workbook, name: str, part: bytes) -> Sheet:
             index = flags & 0xFFFFFF
             style = workbook.styles[index] if index < len(workbook.styles) else CellStyle()
             workbook.add_cell(sheet, row, column, kind, value, style)
-            if style.is_unseen:
-                unseen.add((row, column))
         elif number in _OTHER_FILLS:
             has_other_fills = True
     if not has_other_fills:
-        sheet.hidden_cells = unseen & sheet.cells.keys()
+        sheet.hidden_cells |= sheet.unseen_cells
     return sheet
 
 

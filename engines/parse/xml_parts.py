@@ -13,7 +13,7 @@ from typing import TypeVar
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-from engines.parse.notices import make_corrupt_error
+from engines.parse.notices import Color, make_corrupt_error, parse_color
 
 Element = ElementTree.Element
 T = TypeVar("T")
@@ -61,13 +61,34 @@ def iter_named(element: Element, *names: str) -> Iterator[Element]:
     return (child for child in element.iter() if strip_namespace(child.tag) in names)
 
 
+def iter_children(element: Element | None, *names: str) -> Iterator[Element]:
+    """Yield the children with one of these names; none without an element."""
+    if element is not None:
+        yield from (child for child in element if strip_namespace(child.tag) in names)
+
+
 def find_named(element: Element | None, *path: str) -> Element | None:
     """Return the first child at a path of names."""
     for name in path:
-        if element is None:
-            return None
-        element = next((child for child in element if strip_namespace(child.tag) == name), None)
+        element = next(iter_children(element, name), None)
     return element
+
+
+def read_color_scheme(theme: Element) -> dict[str, Color | None]:
+    """Return the colors of an office file's theme by their names, such as dk1."""
+    return {
+        strip_namespace(element.tag): parse_color(color.get("lastClr") or color.get("val"))
+        for scheme in iter_named(theme, "clrScheme")
+        for element in scheme
+        for color in element
+    }
+
+
+def read_words(element: Element) -> str:
+    """Return the text of paragraphs, or of runs without a paragraph, on one line."""
+    paragraphs = list(iter_named(element, "p")) or [element]
+    texts = ("".join(run.text or "" for run in iter_named(part, "t")) for part in paragraphs)
+    return " ".join(" ".join(texts).split())
 
 
 def resolve_inheritance(own: Mapping[str, tuple[str, Mapping[str, T]]]) -> dict[str, dict[str, T]]:

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 from engines.openai_server import OpenAIServer
 from engines.resilience import ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
+from schemas.batching import map_parallel
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, RerankPassage, RerankScore, TokenWeighting
 
@@ -59,21 +61,11 @@ class HttpReranker:
         weighting: TokenWeighting | None = None,
     ) -> list[RerankScore]:
         texts = [passage.text for passage in passages]
-        slots = asyncio.Semaphore(self._parallel)
-
-        async def score(batch: Sequence[str]) -> list[float]:
-            async with slots:
-                return await self._score(question, batch)
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(score(texts[start : start + self._batch]))
-                    for start in range(0, len(texts), self._batch)
-                ]
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return [RerankScore(value, value) for task in tasks for value in task.result()]
+        batches = (
+            texts[start : start + self._batch] for start in range(0, len(texts), self._batch)
+        )
+        scores = await map_parallel(partial(self._score, question), batches, self._parallel)
+        return [RerankScore(value, value) for value in chain(*scores)]
 
     async def _score(self, question: str, texts: Sequence[str]) -> list[float]:
         # Truncate to the model's maximum; vLLM rejects long passages by default.

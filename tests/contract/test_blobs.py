@@ -68,17 +68,12 @@ async def stream_bytes(*parts: bytes) -> AsyncIterator[bytes]:
 
 
 async def test_get_returns_stored_bytes(blobs: BlobStore) -> None:
-    ref = await blobs.put("default/doc/one", b"hello world", media_type="text/plain")
+    for _ in range(2):
+        ref = await blobs.put("default/doc/one", b"hello world", media_type="text/plain")
     assert (ref.key, ref.size, ref.media_type) == ("default/doc/one", 11, "text/plain")
     assert ref.sha256 == hashlib.sha256(b"hello world").hexdigest()
     assert await blobs.get("default/doc/one") == b"hello world"
     assert await blobs.get_size("default/doc/one") == 11
-
-
-async def test_put_is_idempotent(blobs: BlobStore) -> None:
-    await blobs.put("default/doc/two", b"first")
-    await blobs.put("default/doc/two", b"first")
-    assert await blobs.get("default/doc/two") == b"first"
 
 
 async def test_stream_is_stored_under_its_hash(blobs: BlobStore) -> None:
@@ -227,23 +222,17 @@ def test_invalid_store_url_raises_configuration_error(url: str) -> None:
         open_blobs(url)
 
 
-async def test_signed_link_reads_blob_without_credentials(blobs: BlobStore) -> None:
+async def test_signed_link_of_s3_reads_blob_without_credentials(
+    blobs: BlobStore, request: pytest.FixtureRequest
+) -> None:
     await blobs.put("t/signed", b"hello")
     link = await blobs.presign_url("t/signed", 60)
+    assert (link is not None) == request.node.name.endswith("[s3]")
     if link is None:
         return
     async with httpx2.AsyncClient() as client:
         assert (await client.get(link)).content == b"hello"
         assert (await client.get(link.partition("?")[0] + "-no-such-blob")).status_code >= 400
-
-
-async def test_only_s3_supports_signed_links(
-    blobs: BlobStore, request: pytest.FixtureRequest
-) -> None:
-    await blobs.put("t/signed", b"hello")
-    assert (await blobs.presign_url("t/signed", 60) is not None) == request.node.name.endswith(
-        "[s3]"
-    )
 
 
 async def test_listing_is_limited_to_prefix(blobs: BlobStore) -> None:

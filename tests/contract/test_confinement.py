@@ -11,15 +11,19 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from engines.sandbox import Sandbox, SandboxLimits
 from schemas.errors import LimitExceeded, UnreadableDocument
 from tests.contract import sandbox_jobs
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the measures are Linux's")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the measures are Linux's"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     pool = Sandbox(1, SandboxLimits(deadline_s=30), ("tests.contract.sandbox_jobs",))
     yield pool

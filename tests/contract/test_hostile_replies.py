@@ -130,7 +130,7 @@ async def test_large_replies_are_refused_in_bounded_memory(
     assert count_memory() - before < 300 * 2**20
 
 
-@pytest.mark.parametrize("name", HOSTILE_BODIES)
+@pytest.mark.parametrize("name", ["flood", "gzip", "deflate", "raw deflate"])
 async def test_large_downloads_are_refused_in_bounded_memory(name: str, tmp_path: Path) -> None:
     before = count_memory()
     encoding, make_body = HOSTILE_BODIES[name]

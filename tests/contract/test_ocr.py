@@ -29,7 +29,7 @@ def upright_page() -> Image.Image:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def ocr() -> AsyncIterator[RapidOcr]:
-    engine = RapidOcr(threads=1)
+    engine = RapidOcr()
     yield engine
     await engine.aclose()
 

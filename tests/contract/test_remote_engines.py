@@ -19,6 +19,12 @@ from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai
 from tests.support.eventually import eventually
 
 VECTOR = {"embedding": [0.5] * NATIVE_DIMENSION}
+SCHEMA = {
+    "type": "object",
+    "properties": {"x": {"type": "string"}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
 FAST_RETRIES = ServerRetryPolicy(first_wait_s=0, max_wait_s=0.05, jitter_s=0, circuit_open_s=3600)
 
 
@@ -60,15 +66,6 @@ async def test_transient_error_is_retried(
     assert len(fake.requests) == 3
 
 
-async def test_persistent_error_raises_engine_unavailable(
-    embedder: OpenAIEmbedder, fake: FakeOpenAI
-) -> None:
-    fake.fail(times=10, status=500)
-    with pytest.raises(EngineUnavailable, match="answered 500"):
-        await embedder.embed(["a"])
-    assert len(fake.requests) == FAST_RETRIES.attempts
-
-
 async def test_unavailable_error_reports_successful_answer_count(
     embedder: OpenAIEmbedder, fake: FakeOpenAI
 ) -> None:
@@ -91,7 +88,10 @@ async def test_consecutive_failures_open_circuit_breaker(
     embedder: OpenAIEmbedder, fake: FakeOpenAI
 ) -> None:
     fake.fail(times=20, status=500)
-    for _ in range(3):
+    with pytest.raises(EngineUnavailable, match="answered 500"):
+        await embedder.embed(["a"])
+    assert len(fake.requests) == FAST_RETRIES.attempts
+    for _ in range(2):
         with pytest.raises(EngineUnavailable):
             await embedder.embed(["a"])
     assert len(fake.requests) == FAST_RETRIES.failure_threshold
@@ -117,16 +117,6 @@ async def test_wrong_api_key_raises_engine_unavailable_with_remedy(fake: FakeOpe
     assert caught.value.code == "ENGINE_KEY_REFUSED" and "key" in caught.value.remedy
     # Some gateways repeat the key; readers of a document see the error.
     assert "sk-wrong" not in caught.value.detail
-    await engine.close()
-
-
-async def test_hanging_server_times_out(fake: FakeOpenAI) -> None:
-    engine = OpenAIEmbedder(
-        make_settings(fake, timeout_s=0.1), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES
-    )
-    fake.fail(times=3, hang=True)
-    with pytest.raises(EngineUnavailable, match="did not answer"):
-        await engine.embed(["a"])
     await engine.close()
 
 
@@ -182,15 +172,6 @@ async def test_client_side_truncation_matches_server_side() -> None:
     assert ["dimensions" in body for _, body in unwilling.requests] == [True, False, False]
 
 
-async def test_texts_are_sent_in_configured_batch_size(fake: FakeOpenAI) -> None:
-    engine = OpenAIEmbedder(
-        make_settings(fake), dimension=NATIVE_DIMENSION, batch_size=32, retry_policy=FAST_RETRIES
-    )
-    await engine.embed([f"text {n}" for n in range(70)])
-    await engine.close()
-    assert sorted(len(body["input"]) for _, body in fake.requests) == [6, 32, 32]
-
-
 @pytest.mark.parametrize(
     "vector",
     [
@@ -228,23 +209,8 @@ async def test_malformed_rerank_score_is_rejected(fake: FakeOpenAI, result: obje
     assert caught.value.code == "ENGINE_BROKEN_ANSWER"
 
 
-async def test_incomplete_rerank_response_is_rejected(fake: FakeOpenAI) -> None:
-    engine = HttpReranker(make_settings(fake), retry_policy=FAST_RETRIES)
-    for fault in ({"drop": True}, {"nan": True}):
-        fake.fail(**fault)
-        with pytest.raises(EngineUnavailable):
-            await engine.rerank("bearing", None, [make_passage("bearing"), make_passage("cat")])
-    await engine.close()
-
-
 async def test_cancelled_stream_does_not_open_circuit(fake: FakeOpenAI) -> None:
     chat = OpenAIChat(make_settings(fake), retry_policy=FAST_RETRIES)
-    schema = {
-        "type": "object",
-        "properties": {"x": {"type": "string"}},
-        "required": ["x"],
-        "additionalProperties": False,
-    }
     for fault, opened in (({"stall": True}, False), ({"hang": True}, True)):
         for _ in range(FAST_RETRIES.failure_threshold):
             fake.fail(**fault)
@@ -253,7 +219,7 @@ async def test_cancelled_stream_does_not_open_circuit(fake: FakeOpenAI) -> None:
                 chat.complete(
                     "s",
                     "u",
-                    schema,
+                    SCHEMA,
                     name="t",
                     on_delta=lambda draft, piece, spoke=spoke: spoke.set(),
                 )
@@ -264,21 +230,15 @@ async def test_cancelled_stream_does_not_open_circuit(fake: FakeOpenAI) -> None:
             await asyncio.gather(asking, return_exceptions=True)
         if opened:
             with pytest.raises(EngineUnavailable, match="circuit stays open"):
-                await chat.complete("s", "u", schema, name="t")
+                await chat.complete("s", "u", SCHEMA, name="t")
         else:
-            assert (await chat.complete("s", "u", schema, name="t")).data == {"x": ""}
+            assert (await chat.complete("s", "u", SCHEMA, name="t")).data == {"x": ""}
     await chat.close()
 
 
 async def test_azure_request_uses_deployment_path() -> None:
     with fake_openai(kind="azure", api_key="right") as fake:
         chat = OpenAIChat(make_settings(fake), retry_policy=FAST_RETRIES)
-        schema = {
-            "type": "object",
-            "properties": {"x": {"type": "string"}},
-            "required": ["x"],
-            "additionalProperties": False,
-        }
-        assert (await chat.complete("s", "u", schema, name="t")).data == {"x": ""}
+        assert (await chat.complete("s", "u", SCHEMA, name="t")).data == {"x": ""}
         await chat.close()
     assert fake.requests[0][0] == "/openai/deployments/fake/chat/completions"

@@ -199,8 +199,7 @@ def test_two_processes_can_build_one_cache(tmp_path: Path) -> None:
 EXIT_DURING_INGEST_SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from engines.embed.e5 import ASSETS, STATE_DIMENSION, Background, E5Embedder, E5TextEncoder
-from engines.embed.e5 import get_background_file_name
+from engines.embed.e5 import E5Embedder
 
 async def main():
     embedder = E5Embedder(Path(sys.argv[1]))

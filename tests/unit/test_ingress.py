@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -470,7 +471,7 @@ async def test_charset_of_response_reaches_the_parser(
     world: SimulatedPipeline, tmp_path: Path
 ) -> None:
     blobs = open_blobs((tmp_path / "blobs").as_uri())
-    async with LocalParser(RapidOcr()) as parser:
+    async with aclosing(LocalParser(RapidOcr())) as parser:
         accepted: DocumentAccepted = await run_ingress(
             world,
             DocumentReceived(external_id="p", content=Content(url="http://192.0.2.1/p")),

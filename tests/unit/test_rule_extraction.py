@@ -229,10 +229,14 @@ def make_pending_events(*texts: tuple[str, int, str]) -> list[PendingEvent]:
     ]
 
 
-async def test_duplicate_passages_are_extracted_once_per_document() -> None:
-    ports: Any = SimpleNamespace(
-        memo=InMemoryEngineResults(), extractor=RecordingExtractor(), parallel_extractions=4
+def make_ports(parallel: int = 4) -> Any:
+    return SimpleNamespace(
+        memo=InMemoryEngineResults(), extractor=RecordingExtractor(), parallel_extractions=parallel
     )
+
+
+async def test_duplicate_passages_are_extracted_once_per_document() -> None:
+    ports = make_ports()
     emissions = await extract.react(
         make_pending_events(
             ("a", 1, "heron"), ("a", 2, "heron"), ("a", 3, "stork"), ("b", 1, "heron")
@@ -249,9 +253,7 @@ async def test_duplicate_passages_are_extracted_once_per_document() -> None:
 
 
 async def test_results_before_a_failure_are_stored() -> None:
-    ports: Any = SimpleNamespace(
-        memo=InMemoryEngineResults(), extractor=RecordingExtractor(), parallel_extractions=4
-    )
+    ports = make_ports()
     with pytest.raises(ValueError, match="not this one"):
         await extract.react(make_pending_events(("a", 1, "heron"), ("b", 1, "fails")), ports)
     ports.extractor.requested_texts.clear()
@@ -261,9 +263,7 @@ async def test_results_before_a_failure_are_stored() -> None:
 
 @pytest.mark.parametrize("parallel", [1, 3])
 async def test_ports_limit_the_passages_extracted_at_a_time(parallel: int) -> None:
-    ports: Any = SimpleNamespace(
-        memo=InMemoryEngineResults(), extractor=RecordingExtractor(), parallel_extractions=parallel
-    )
+    ports = make_ports(parallel)
     words = ["heron", "stork", "crane", "swan", "goose"]
     await extract.react([PendingEvent(make_chunked("a", 1, words), ClaimStatus.PENDING)], ports)
     assert sorted(ports.extractor.requested_texts) == sorted(words)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 import zipfile
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from engines.parsed_blocks import ParsedPart
@@ -33,6 +35,9 @@ STYLES = """
 <style:style style:name="ground" style:family="table-cell"><style:table-cell-properties fo:background-color="#fefefe"/></style:style>
 <style:style style:name="same" style:family="table-cell"><style:graphic-properties draw:fill="solid" draw:fill-color="#104080"/><style:text-properties fo:color="#104080"/></style:style>
 <style:style style:name="pale-box" style:family="graphic"><style:text-properties fo:color="#fcfcfc"/></style:style>
+<style:style style:name="hid" style:family="table"><style:table-properties table:display="false"/></style:style>
+<style:style style:name="del" style:family="text"><style:text-properties style:text-line-through-style="solid"/></style:style>
+<style:style style:name="sup" style:family="text"><style:text-properties style:text-position="super 58%"/></style:style>
 <style:style style:name="head" style:family="table-cell"><style:table-cell-properties fo:background-color="#104080"/><style:text-properties fo:color="#ffffff"/></style:style>
 """  # noqa: E501
 MASTER = """<office:document-styles {0}><office:automatic-styles>
@@ -42,23 +47,25 @@ MASTER = """<office:document-styles {0}><office:automatic-styles>
 </office:master-styles></office:document-styles>"""  # noqa: E501
 
 
-def write_odf(folder: Path, kind: str, body: str, embedded: str = "") -> Path:
-    path = folder / f"a.{kind}"
-    names = {"odt": "text", "ods": "spreadsheet", "odp": "presentation"}
+def write_package(path: Path, parts: Mapping[str, str | bytes]) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("mimetype", f"application/vnd.oasis.opendocument.{names[kind]}")
-        archive.writestr("styles.xml", MASTER.format(ODF_NAMESPACES))
-        archive.writestr(
-            "content.xml",
-            f"<office:document-content {ODF_NAMESPACES}><office:automatic-styles>{STYLES}"
-            f"</office:automatic-styles><office:body><office:{names[kind]}>{body}"
-            f"</office:{names[kind]}></office:body></office:document-content>",
-        )
-        archive.writestr(
-            "META-INF/manifest.xml",
-            f"<manifest:manifest {ODF_NAMESPACES}>{embedded}</manifest:manifest>",
-        )
+        for name, data in parts.items():
+            archive.writestr(name, data)
     return path
+
+
+def write_odf(folder: Path, kind: str, body: str, embedded: str = "") -> Path:
+    name = {"odt": "text", "ods": "spreadsheet", "odp": "presentation"}[kind]
+    parts = {
+        "mimetype": f"application/vnd.oasis.opendocument.{name}",
+        "styles.xml": MASTER.format(ODF_NAMESPACES),
+        "content.xml": f"<office:document-content {ODF_NAMESPACES}><office:automatic-styles>"
+        f"{STYLES}</office:automatic-styles><office:body><office:{name}>{body}</office:{name}>"
+        "</office:body></office:document-content>",
+        "META-INF/manifest.xml": f"<manifest:manifest {ODF_NAMESPACES}>{embedded}"
+        "</manifest:manifest>",
+    }
+    return write_package(folder / f"a.{kind}", parts)
 
 
 def make_span(style: str, text: str) -> str:
@@ -89,38 +96,56 @@ def list_warnings(part: ParsedPart) -> str:
     return "\n".join(f"{notice.code}: {notice.detail}" for notice in part.notices)
 
 
+def list_table_lines(part: ParsedPart) -> list[str]:
+    text = "\n".join(block.text for block in part.blocks if block.kind == "table")
+    return [line for line in text.splitlines() if not set(line) <= set("| -")]
+
+
 P = "http://schemas.openxmlformats.org/presentationml/2006/main"
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"
+C = "http://schemas.openxmlformats.org/drawingml/2006/chart"
+D = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
 R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-RELATIONS = '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{}</Relationships>'
+TYPES = (
+    '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+    '<Default Extension="xml" ContentType="application/xml"/></Types>'
+)
 
 
-def write_pptx(folder: Path, shapes: str, background: str = "") -> Path:
-    def relate(name: str, kind: str, target: str) -> str:
-        return RELATIONS.format(f'<Relationship Id="{name}" Type="{R}/{kind}" Target="{target}"/>')
+def make_relations(*relations: tuple[str, str, str]) -> str:
+    entries = "".join(
+        f'<Relationship Id="{name}" Type="{R}/{kind}" Target="{target}"/>'
+        for name, kind, target in relations
+    )
+    uri = "http://schemas.openxmlformats.org/package/2006/relationships"
+    return f'<Relationships xmlns="{uri}">{entries}</Relationships>'
 
-    path = folder / "a.pptx"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(
-            "[Content_Types].xml",
-            '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
-            '<Default Extension="xml" ContentType="application/xml"/></Types>',
+
+def write_pptx(
+    folder: Path, *slides: str, background: str = "", attributes: Sequence[str] = (), **parts: str
+) -> Path:
+    """Write slides of shapes; each may have attributes and use the parts by their names."""
+    numbers = range(1, len(slides) + 1)
+    files = {
+        "[Content_Types].xml": TYPES,
+        "_rels/.rels": make_relations(("r1", "officeDocument", "ppt/presentation.xml")),
+        "ppt/_rels/presentation.xml.rels": make_relations(
+            *((f"s{i}", "slide", f"slides/slide{i}.xml") for i in numbers)
+        ),
+        "ppt/presentation.xml": f'<p:presentation xmlns:p="{P}" xmlns:r="{R}"><p:sldIdLst>'
+        + "".join(f'<p:sldId id="{256 + i}" r:id="s{i}"/>' for i in numbers)
+        + '</p:sldIdLst><p:sldSz cx="9144000" cy="6858000"/></p:presentation>',
+    }
+    for i, shapes, own in zip_longest(numbers, slides, attributes, fillvalue=""):
+        files[f"ppt/slides/slide{i}.xml"] = (
+            f'<p:sld xmlns:p="{P}" xmlns:a="{A}" xmlns:r="{R}" xmlns:c="{C}" xmlns:dgm="{D}" {own}>'
+            f"<p:cSld>{background}<p:spTree>{shapes}</p:spTree></p:cSld></p:sld>"
         )
-        archive.writestr("_rels/.rels", relate("r1", "officeDocument", "ppt/presentation.xml"))
-        archive.writestr(
-            "ppt/_rels/presentation.xml.rels", relate("s1", "slide", "slides/slide1.xml")
-        )
-        archive.writestr(
-            "ppt/presentation.xml",
-            f'<p:presentation xmlns:p="{P}" xmlns:r="{R}"><p:sldIdLst><p:sldId id="256" r:id="s1"/>'
-            '</p:sldIdLst><p:sldSz cx="9144000" cy="6858000"/></p:presentation>',
-        )
-        archive.writestr(
-            "ppt/slides/slide1.xml",
-            f'<p:sld xmlns:p="{P}" xmlns:a="{A}" xmlns:r="{R}"><p:cSld>{background}<p:spTree>'
-            f"{shapes}</p:spTree></p:cSld></p:sld>",
-        )
-    return path
+        if parts:
+            relations = make_relations(*((name, name, f"../{name}.xml") for name in parts))
+            files[f"ppt/slides/_rels/slide{i}.xml.rels"] = relations
+    files |= {f"ppt/{name}.xml": text for name, text in parts.items()}
+    return write_package(folder / "a.pptx", files)
 
 
 def make_fill(color: str, extra: str = "") -> str:
@@ -179,27 +204,19 @@ def make_xlsb() -> dict[str, bytes]:
         156, struct.pack("<II", 0, 1) + encode_text("r1") + encode_text("Rates")
     )
     book += make_xlsb_record(156, struct.pack("<II", 1, 2) + encode_text("r1") + encode_text("Old"))
-    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
-    relations = "".join(
-        f'<Relationship Id="{name}" Type="{kind}{role}" Target="{part}"/>'
-        for name, role, part in (
-            ("r1", "worksheet", "worksheets/sheet1.bin"),
-            ("r2", "styles", "styles.bin"),
-            ("r3", "sharedStrings", "sharedStrings.bin"),
-        )
+    relations = make_relations(
+        ("r1", "worksheet", "worksheets/sheet1.bin"),
+        ("r2", "styles", "styles.bin"),
+        ("r3", "sharedStrings", "sharedStrings.bin"),
     )
     return {
         "xl/workbook.bin": book,
-        "xl/_rels/workbook.bin.rels": f"<Relationships>{relations}</Relationships>".encode(),
+        "xl/_rels/workbook.bin.rels": relations.encode(),
         "xl/worksheets/sheet1.bin": sheet,
         "xl/styles.bin": styles,
         "xl/sharedStrings.bin": make_xlsb_record(19, b"\0" + encode_text("Kind")),
     }
 
 
-def write_xlsb(folder: Path, parts: dict[str, bytes]) -> Path:
-    path = folder / "book.xlsb"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
-    return path
+def write_xlsb(folder: Path, parts: Mapping[str, bytes]) -> Path:
+    return write_package(folder / "book.xlsb", parts)

@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -135,11 +136,16 @@ RENDERERS = {
 
 def render_numbered_pages(count: int) -> bytes:
     """Render a PDF of `count` pages with one line each."""
+    return render_pages(count, lambda canvas: None)
+
+
+def render_pages(count: int, draw_more: Callable[[Canvas], object]) -> bytes:
     out = io.BytesIO()
     canvas = Canvas(out, pagesize=A4)
     for i in range(count):
         canvas.drawString(72, 720, f"This is what stands on page number {i + 1} of the book.")
         canvas.showPage()
+    draw_more(canvas)
     canvas.save()
     return out.getvalue()
 
@@ -159,15 +165,9 @@ def render_scanned_pdf(words: str, text_pages: int = 0) -> bytes:
     """Render a PDF of `text_pages` pages with text, and a last page that shows `words`."""
     from reportlab.lib.utils import ImageReader
 
-    out = io.BytesIO()
-    canvas = Canvas(out, pagesize=A4)
-    for i in range(text_pages):
-        canvas.drawString(72, 720, f"This is what stands on page number {i + 1} of the book.")
-        canvas.showPage()
-    canvas.drawImage(ImageReader(io.BytesIO(render_text_image(words))), 0, 300, A4[0], A4[1] - 400)
-    canvas.showPage()
-    canvas.save()
-    return out.getvalue()
+    image = ImageReader(io.BytesIO(render_text_image(words)))
+    size = A4[0], A4[1] - 400
+    return render_pages(text_pages, lambda canvas: canvas.drawImage(image, 0, 300, *size))
 
 
 def render_encrypted_pdf() -> bytes:

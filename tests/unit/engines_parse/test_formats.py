@@ -25,13 +25,14 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/how-to/add-a-format.md").read_text(encoding="utf-8")
 PARSE_FILE = """
 import asyncio, json, sys
+from contextlib import aclosing
 from pathlib import Path
 from engines.ocr.rapidocr import RapidOcr
 from engines.parse import LocalParser
 from schemas.ports.engines import LocalFile
 
 async def main(path):
-    async with LocalParser(RapidOcr()) as parser:
+    async with aclosing(LocalParser(RapidOcr())) as parser:
         file = LocalFile(path, path.name, None, path.stat().st_size)
         plan = await parser.plan(file)
         parts = [await parser.parse(file, plan, part) for part in plan.parts]
@@ -144,32 +145,27 @@ def test_every_format_names_an_existing_reader() -> None:
             assert callable(getattr(import_module(f"engines.parse.{module}"), function))
 
 
-def test_wrong_extension_is_flagged_but_accepted(tmp_path: Path) -> None:
-    found = formats.detect_media_type(
-        write_file(tmp_path, "x", sample_files.render_pdf(SECTIONS)), "report.docx", None
-    )
-    assert found.is_mislabeled
-    assert not formats.detect_media_type(
-        write_file(tmp_path, "x", sample_files.render_pdf(SECTIONS)), "report.pdf", None
-    ).is_mislabeled
+@pytest.mark.parametrize(("name", "is_mislabeled"), [("a.docx", True), ("a.pdf", False)])
+def test_wrong_extension_is_flagged_but_accepted(
+    tmp_path: Path, name: str, is_mislabeled: bool
+) -> None:
+    path = write_file(tmp_path, "x", sample_files.render_pdf(SECTIONS))
+    assert formats.detect_media_type(path, name, None).is_mislabeled == is_mislabeled
 
 
-def test_text_kind_without_name_is_detected_from_content(tmp_path: Path) -> None:
-    assert detect_media_type(tmp_path, "", b"a;b;c\n1;2;3\n4;5;6\n7;8;9\n") == formats.CSV
-    assert (
-        detect_media_type(tmp_path, "", b"# One\n\n- two\n- three\n\n[four](five)\n")
-        == formats.MARKDOWN
-    )
-    assert (
-        detect_media_type(tmp_path, "", b"Just a note, nothing more.\nIt has two lines.\n")
-        == formats.PLAIN
-    )
-    assert (
-        detect_media_type(
-            tmp_path, "", b"From: a@example.org\nTo: b@example.org\nSubject: hi\n\nhello\n"
-        )
-        == formats.MAIL
-    )
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a;b;c\n1;2;3\n4;5;6\n7;8;9\n", formats.CSV),
+        (b"# One\n\n- two\n- three\n\n[four](five)\n", formats.MARKDOWN),
+        (b"Just a note, nothing more.\nIt has two lines.\n", formats.PLAIN),
+        (b"From: a@example.org\nTo: b@example.org\nSubject: hi\n\nhello\n", formats.MAIL),
+    ],
+)
+def test_text_kind_without_name_is_detected_from_content(
+    tmp_path: Path, data: bytes, expected: str
+) -> None:
+    assert detect_media_type(tmp_path, "", data) == expected
 
 
 def test_name_and_claimed_type_decide_between_text_kinds(tmp_path: Path) -> None:

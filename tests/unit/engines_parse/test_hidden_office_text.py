@@ -17,20 +17,20 @@ from engines.parse.notices import WHITE, is_off_page, is_unseen, keep_hidden_tex
 from engines.parse.office import read_odt, read_pptx
 from engines.parse.spreadsheets import read_workbook
 from tests.unit.engines_parse.office_files import (
-    RELATIONS,
     A,
     P,
-    R,
     join_text,
     list_warnings,
     make_box,
     make_cell,
     make_fill,
+    make_relations,
     make_run,
     make_shape,
     make_slide,
     make_span,
     write_odf,
+    write_package,
     write_pptx,
 )
 
@@ -216,7 +216,7 @@ def test_pptx_text_that_cannot_be_seen_is_left_out(
     tmp_path: Path, shapes: str, background: str, is_hidden: bool
 ) -> None:
     seen = make_shape(make_run("Two references", make_fill("777777")))
-    path = write_pptx(tmp_path, seen + shapes, background)
+    path = write_pptx(tmp_path, seen + shapes, background=background)
     part = read_pptx(path)
     assert "Two references" in join_text(part)
     assert (SECRET in join_text(part)) != is_hidden
@@ -240,14 +240,6 @@ def write_themed_pptx(
 ) -> Path:
     """Write a slide with a layout and master of these shapes; `extra` follows the master's."""
 
-    def relate(*pairs: tuple[str, str]) -> str:
-        return RELATIONS.format(
-            "".join(
-                f'<Relationship Id="r{n}" Type="{R}/{kind}" Target="{target}"/>'
-                for n, (kind, target) in enumerate(pairs)
-            )
-        )
-
     def make_part(name: str, content: str, after: str = "") -> str:
         return (
             f'<p:{name} xmlns:p="{P}" xmlns:a="{A}"><p:cSld><p:spTree>{content}</p:spTree></p:cSld>'
@@ -258,11 +250,15 @@ def write_themed_pptx(
     names = "".join(f'<a:{name}><a:srgbClr val="{color}"/></a:{name}>' for name, color in THEME)
     with zipfile.ZipFile(path, "a") as archive:
         for name, text in {
-            "slides/_rels/slide1.xml.rels": relate(("slideLayout", "../slideLayouts/l1.xml")),
+            "slides/_rels/slide1.xml.rels": make_relations(
+                ("l", "slideLayout", "../slideLayouts/l1.xml")
+            ),
             "slideLayouts/l1.xml": make_part("sldLayout", layout),
-            "slideLayouts/_rels/l1.xml.rels": relate(("slideMaster", "../slideMasters/m1.xml")),
+            "slideLayouts/_rels/l1.xml.rels": make_relations(
+                ("m", "slideMaster", "../slideMasters/m1.xml")
+            ),
             "slideMasters/m1.xml": make_part("sldMaster", master, extra),
-            "slideMasters/_rels/m1.xml.rels": relate(("theme", "../theme/t1.xml")),
+            "slideMasters/_rels/m1.xml.rels": make_relations(("t", "theme", "../theme/t1.xml")),
             "theme/t1.xml": f'<a:theme xmlns:a="{A}"><a:themeElements><a:clrScheme>{names}'
             "</a:clrScheme></a:themeElements></a:theme>",
         }.items():
@@ -365,10 +361,7 @@ def test_pptx_slide_may_exchange_the_colors_of_its_master(tmp_path: Path) -> Non
         parts = {name: archive.read(name).decode() for name in archive.namelist()}
     slide = "ppt/slides/slide1.xml"
     parts[slide] = parts[slide].replace("</p:sld>", override)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in parts.items():
-            archive.writestr(name, text)
-    assert SECRET in join_text(read_pptx(path))
+    assert SECRET in join_text(read_pptx(write_package(path, parts)))
 
 
 @pytest.mark.parametrize(

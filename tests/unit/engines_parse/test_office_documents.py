@@ -17,23 +17,23 @@ from docx.shared import RGBColor
 from engines.parse.notices import keep_hidden_text
 from engines.parse.office import read_docx, read_odt, read_pptx
 from engines.parse.scripts import format_struck, format_subscript, format_superscript
-from engines.parsed_blocks import ParsedPart
 from schemas.errors import UnreadableDocument
+from tests.unit.engines_parse.office_files import (
+    TYPES,
+    A,
+    C,
+    D,
+    R,
+    join_text,
+    list_warnings,
+    make_relations,
+    make_span,
+    write_odf,
+    write_package,
+    write_pptx,
+)
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-A = "http://schemas.openxmlformats.org/drawingml/2006/main"
-P = "http://schemas.openxmlformats.org/presentationml/2006/main"
-C = "http://schemas.openxmlformats.org/drawingml/2006/chart"
-D = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
-
-
-def join_text(part: ParsedPart) -> str:
-    return "\n".join(block.text for block in part.blocks)
-
-
-def list_warnings(part: ParsedPart) -> str:
-    return "\n".join(f"{notice.code}: {notice.detail}" for notice in part.notices)
 
 
 @pytest.mark.parametrize(
@@ -125,28 +125,6 @@ def test_docx_nested_table_is_kept_in_its_cell(tmp_path: Path) -> None:
     assert "Day: Monday, Open: 8, Close: 17; Day: Friday, Open: 9, Close: 16" in text
 
 
-def write_package(path: Path, parts: dict[str, str]) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in parts.items():
-            archive.writestr(name, text)
-    return path
-
-
-def make_relations(*relations: tuple[str, str, str]) -> str:
-    entries = "".join(
-        f'<Relationship Id="{name}" Type="{R}/{kind}" Target="{target}"/>'
-        for name, kind, target in relations
-    )
-    uri = "http://schemas.openxmlformats.org/package/2006/relationships"
-    return f'<Relationships xmlns="{uri}">{entries}</Relationships>'
-
-
-TYPES = (
-    '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
-    '<Default Extension="xml" ContentType="application/xml"/></Types>'
-)
-
-
 def make_chart() -> str:
     def points(*values: str) -> str:
         items = "".join(f'<c:pt idx="{i}"><c:v>{v}</c:v></c:pt>' for i, v in enumerate(values))
@@ -208,30 +186,6 @@ def test_docx_chart_is_a_table_and_embedded_files_are_named(tmp_path: Path) -> N
     )
 
 
-def write_pptx(folder: Path, *slides: tuple[str, str], **parts: str) -> Path:
-    """Write slides of attributes and shapes; each may use the parts by their names."""
-    files = {
-        "[Content_Types].xml": TYPES,
-        "_rels/.rels": make_relations(("r1", "officeDocument", "ppt/presentation.xml")),
-        "ppt/_rels/presentation.xml.rels": make_relations(
-            *((f"s{i}", "slide", f"slides/slide{i}.xml") for i in range(len(slides)))
-        ),
-        "ppt/presentation.xml": f'<p:presentation xmlns:p="{P}" xmlns:r="{R}"><p:sldIdLst>'
-        + "".join(f'<p:sldId id="{256 + i}" r:id="s{i}"/>' for i in range(len(slides)))
-        + '</p:sldIdLst><p:sldSz cx="9144000" cy="6858000"/></p:presentation>',
-    }
-    for i, (attributes, shapes) in enumerate(slides):
-        files[f"ppt/slides/slide{i}.xml"] = (
-            f'<p:sld xmlns:p="{P}" xmlns:a="{A}" xmlns:r="{R}" xmlns:c="{C}" xmlns:dgm="{D}" '
-            f"{attributes}><p:cSld><p:spTree>{shapes}</p:spTree></p:cSld></p:sld>"
-        )
-        files[f"ppt/slides/_rels/slide{i}.xml.rels"] = make_relations(
-            *((name, name, f"../{name}.xml") for name in parts)
-        )
-    files |= {f"ppt/{name}.xml": text for name, text in parts.items()}
-    return write_package(folder / "a.pptx", files)
-
-
 def make_shape(runs: str, properties: str = "", hidden: str = "") -> str:
     return (
         f'<p:sp><p:nvSpPr><p:cNvPr id="2" name="Box" {hidden}/><p:cNvSpPr/><p:nvPr>{properties}'
@@ -262,16 +216,14 @@ def test_pptx_runs_are_joined_with_their_marks(tmp_path: Path) -> None:
         + make_slide_run("90", 'strike="sngStrike"')
         + make_slide_run(" 72")
     )
-    assert join_text(read_pptx(write_pptx(tmp_path, ("", shapes)))) == "12345 m² for ~~90~~ 72"
+    assert join_text(read_pptx(write_pptx(tmp_path, shapes))) == "12345 m² for ~~90~~ 72"
 
 
 def test_pptx_only_title_placeholder_is_heading(tmp_path: Path) -> None:
     shapes = make_shape(make_slide_run("Harbour plan"), '<p:ph type="title"/>') + make_shape(
         make_slide_run("Pier B takes 22 boats", 'sz="4000" b="1"')
     )
-    kinds = {
-        block.text: block.kind for block in read_pptx(write_pptx(tmp_path, ("", shapes))).blocks
-    }
+    kinds = {block.text: block.kind for block in read_pptx(write_pptx(tmp_path, shapes)).blocks}
     assert kinds == {"Harbour plan": "heading", "Pier B takes 22 boats": "paragraph"}
 
 
@@ -279,7 +231,7 @@ def test_pptx_chart_and_diagram_are_read(tmp_path: Path) -> None:
     point = '<dgm:pt modelId="{0}"><dgm:t><a:p><a:r><a:t>{1}</a:t></a:r></a:p></dgm:t></dgm:pt>'
     path = write_pptx(
         tmp_path,
-        ("", make_frame('<c:chart r:id="chart"/>') + make_frame('<dgm:relIds r:dm="data"/>')),
+        make_frame('<c:chart r:id="chart"/>') + make_frame('<dgm:relIds r:dm="data"/>'),
         chart=make_chart(),
         data=f'<dgm:dataModel xmlns:dgm="{D}" xmlns:a="{A}"><dgm:ptLst>'
         f"{point.format(1, 'Bake 90 minutes')}{point.format(2, 'Cool 14 plates')}"
@@ -292,11 +244,12 @@ def test_pptx_chart_and_diagram_are_read(tmp_path: Path) -> None:
 def test_pptx_hidden_slides_and_shapes_are_left_out_and_named(tmp_path: Path) -> None:
     path = write_pptx(
         tmp_path,
-        ("", make_shape(make_slide_run("Seen"))),
-        ('show="0"', make_shape(make_slide_run("Draft fee 999"))),
-        ("", make_shape(make_slide_run("secret"), hidden='hidden="1"')
-         + make_shape(make_slide_run("Last"))),
-    )  # fmt: skip
+        make_shape(make_slide_run("Seen")),
+        make_shape(make_slide_run("Draft fee 999")),
+        make_shape(make_slide_run("secret"), hidden='hidden="1"')
+        + make_shape(make_slide_run("Last")),
+        attributes=("", 'show="0"'),
+    )
     part = read_pptx(path)
     assert [(block.text, block.page) for block in part.blocks] == [("Seen", 1), ("Last", 3)]
     assert "slide 2" in list_warnings(part) and "shape Box on slide 3" in list_warnings(part)
@@ -305,31 +258,13 @@ def test_pptx_hidden_slides_and_shapes_are_left_out_and_named(tmp_path: Path) ->
 
 
 def test_odt_runs_marks_and_notes_are_kept(tmp_path: Path) -> None:
-    office = "urn:oasis:names:tc:opendocument:xmlns"
-    style = (
-        '<style:style style:name="{}" style:family="text"><style:text-properties {}/></style:style>'
+    note = (
+        '<text:note text:note-class="footnote"><text:note-citation>1</text:note-citation>'
+        "<text:note-body><text:p>Net.</text:p></text:note-body></text:note>"
     )
-    body = (
-        '<text:p>Sp<text:span text:style-name="x">lit</text:span>ting costs '
-        '<text:span text:style-name="del">510</text:span> 480 for 10<text:span '
-        'text:style-name="sup">6</text:span><text:note text:note-class="footnote">'
-        "<text:note-citation>1</text:note-citation><text:note-body><text:p>Net.</text:p>"
-        "</text:note-body></text:note>.</text:p>"
-    )
-    content = (
-        f'<office:document-content xmlns:office="{office}:office:1.0" '
-        f'xmlns:text="{office}:text:1.0" xmlns:style="{office}:style:1.0">'
-        "<office:automatic-styles>"
-        + style.format("del", 'style:text-line-through-style="solid"')
-        + style.format("sup", 'style:text-position="super 58%"')
-        + f"</office:automatic-styles><office:body><office:text>{body}</office:text>"
-        "</office:body></office:document-content>"
-    )
-    path = write_package(
-        tmp_path / "a.odt",
-        {"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content},
-    )
-    text = join_text(read_odt(path))
+    runs = f"Sp{make_span('x', 'lit')}ting costs {make_span('del', '510')} 480 for 10"
+    body = f"<text:p>{runs}{make_span('sup', '6')}{note}.</text:p>"
+    text = join_text(read_odt(write_odf(tmp_path, "odt", body)))
     assert "Splitting costs ~~510~~ 480 for 10⁶[^1]." in text and "[^1]: Net." in text
 
 

@@ -228,22 +228,6 @@ def test_rotated_text_is_read_with_its_visible_bounding_box(
     assert wide == ((angle + rotate) % 180 == 0)
 
 
-def test_hyphenated_word_is_joined_across_lines(tmp_path: Path) -> None:
-    def draw(canvas: Canvas) -> None:
-        draw_lines(
-            canvas,
-            60,
-            760,
-            [
-                "The crew oils the pump and looks after its mainte-",
-                "nance every week of the year without exception.",
-            ],
-            10,
-        )
-
-    assert "its maintenance every week" in parse_drawn_pdf(tmp_path, draw).markdown
-
-
 @pytest.mark.parametrize(
     ("stated", "title"),
     [

@@ -26,7 +26,7 @@ from engines.parse.assembly import assemble_transcript
 from engines.parse.notices import keep_hidden_text
 from schemas.values import Transcript
 from tests.unit.engines_parse.drawn_pdfs import draw_lines, make_prose_lines, parse_drawn_pdf
-from tests.unit.engines_parse.sample_files import render_text_image, write_file
+from tests.unit.engines_parse.sample_files import render_text_image
 
 Piece = tuple[str, float, float]
 """Text, rise and size."""
@@ -150,10 +150,8 @@ def test_strike_annotation_marks_its_words(tmp_path: Path) -> None:
     note = Highlight(rect=(start, 698, end, 710), quad_points=quad)
     note[NameObject("/Subtype")] = NameObject("/StrikeOut")
     writer.add_annotation(0, note)
-    data = io.BytesIO()
-    writer.write(data)
-    part = pdf.read(write_file(tmp_path, "x.pdf", data.getvalue()), range(1, 2))
-    found = assemble_transcript([part], pages=1)
+    writer.write(tmp_path / "x.pdf")
+    found = assemble_transcript([pdf.read(tmp_path / "x.pdf", range(1, 2))], pages=1)
     assert found.markdown == "Costs ~~90 euros,~~ or 72 euros"
 
 
@@ -167,11 +165,8 @@ def parse_changed_pdf(tmp_path: Path, change: Callable[[PdfWriter], object]) -> 
     canvas.save()
     writer = PdfWriter(clone_from=PdfReader(out))
     change(writer)
-    data = io.BytesIO()
-    writer.write(data)
-    return assemble_transcript(
-        [pdf.read(write_file(tmp_path, "x.pdf", data.getvalue()), range(1, 2))], pages=1
-    )
+    writer.write(tmp_path / "x.pdf")
+    return assemble_transcript([pdf.read(tmp_path / "x.pdf", range(1, 2))], pages=1)
 
 
 def test_form_values_stand_beside_their_labels(tmp_path: Path) -> None:
@@ -370,9 +365,8 @@ def test_text_outside_the_crop_box_is_left_out(tmp_path: Path) -> None:
     canvas.save()
     writer = PdfWriter(clone_from=PdfReader(out))
     writer.pages[0].cropbox = RectangleObject((0, 680, 595, 842))
-    data = io.BytesIO()
-    writer.write(data)
-    path = write_file(tmp_path, "x.pdf", data.getvalue())
+    path = tmp_path / "x.pdf"
+    writer.write(path)
     found = assemble_transcript([pdf.read(path, range(1, 2))], pages=1)
     assert found.markdown == "The fee is 530 euros."
     with keep_hidden_text(True):

@@ -126,6 +126,9 @@ def draw_rows(
         [("Référence", "RF/2026/18"), ("Client", "Luc Morel"), ("Montant", "980,50")],
         [("Pedido", "10-4471"), ("Importe", "75,90"), ("Ciudad", "Vigo"), ("Estado", "abierto")],
         [("Boat:", "Gaivota II"), ("Length:", "12 m"), ("Berth:", "B 14")],
+        [("Subtotal", "120.00"), ("VAT 23%", "27.60"), ("Total", "147.60")],
+        [("Order", "4471-22"), ("Delivered", "14:30"), ("Weight", "2.5 kg"), ("Note", "fragile")],
+        [("Phone", "+351 21 555 0188"), ("Postcode", "1200-309"), ("City", "Lisboa")],
     ],
 )  # fmt: skip
 def test_labels_with_values_are_pairs(tmp_path: Path, rows: Rows) -> None:

@@ -5,8 +5,6 @@ JSON is records with fields; subtitles are sentences with speakers and times.
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +22,7 @@ from engines.parse import (
 )
 from engines.parsed_blocks import ParsedBlock
 from tests.unit.engines_parse import sample_files
+from tests.unit.engines_parse.office_files import write_package
 from tests.unit.engines_parse.sample_files import Section, write_file
 
 
@@ -153,17 +152,6 @@ def test_rolling_captions_are_read_once() -> None:
     assert read_subtitles(source) == [("One line", 1.0, 3.0)]
 
 
-def pack_book(opf: str, **pages: str) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as bundle:
-        bundle.writestr("mimetype", "application/epub+zip")
-        bundle.writestr("META-INF/container.xml", '<rootfile full-path="O/c.opf"/>')
-        bundle.writestr("O/c.opf", opf)
-        for name, page in pages.items():
-            bundle.writestr(f"O/{name} x.xhtml", page)
-    return stream.getvalue()
-
-
 def test_book_has_its_title_order_and_notes(tmp_path: Path) -> None:
     opf = (
         "<dc:title>Keeper handbook</dc:title><dc:language>pt-PT</dc:language><manifest>"
@@ -172,15 +160,16 @@ def test_book_has_its_title_order_and_notes(tmp_path: Path) -> None:
         '<item id="c" href="lost.xhtml" media-type="application/xhtml+xml"/></manifest>'
         '<spine><itemref idref="a"/><itemref idref="b"/><itemref idref="c"/></spine>'
     )
-    path = write_file(
-        tmp_path,
-        "b.epub",
-        pack_book(
-            opf,
-            a="<html><body><h1>One</h1><p>4.2<sup>1</sup> km, 10<sup>6</sup></p></body></html>",
-            b='<html><body><p>Two</p><aside epub:type="footnote">1 Rough.</aside></body></html>',
-        ),
-    )
+    first = "<h1>One</h1><p>4.2<sup>1</sup> km, 10<sup>6</sup></p>"
+    second = '<p>Two</p><aside epub:type="footnote">1 Rough.</aside>'
+    parts = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": '<rootfile full-path="O/c.opf"/>',
+        "O/c.opf": opf,
+        "O/a x.xhtml": f"<html><body>{first}</body></html>",
+        "O/b x.xhtml": f"<html><body>{second}</body></html>",
+    }
+    path = write_package(tmp_path / "b.epub", parts)
     assert formats.detect_media_type(path, None, None).media_type == "application/epub+zip"
     part = epub.read(path)
     assert (part.title, part.language) == ("Keeper handbook", "pt")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import struct
-import zipfile
 from email.message import EmailMessage
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,25 +22,22 @@ from engines.parse.notices import keep_hidden_text
 from engines.parse.office import read_docx, read_jats, read_odt, read_pptx
 from engines.parse.scripts import apply_run_marks
 from engines.parse.spreadsheets import read_csv, read_workbook
-from engines.parsed_blocks import ParsedPart
 from tests.unit.engines_parse.office_files import (
     encode_text,
     join_text,
+    list_table_lines,
     list_warnings,
     make_slide,
+    make_span,
     make_xlsb,
     make_xlsb_record,
     write_odf,
+    write_package,
     write_pptx,
     write_xlsb,
 )
 
 SECRET = "Recommend Kim"
-
-
-def list_rows(part: ParsedPart) -> list[str]:
-    text = "\n".join(block.text for block in part.blocks if block.kind == "table")
-    return [line for line in text.splitlines() if not set(line) <= set("| -")]
 
 
 # Raised and lowered text
@@ -81,7 +77,7 @@ def test_raised_runs_of_xlsb_strings_are_marked(tmp_path: Path) -> None:
     parts["xl/styles.bin"] = fonts + make_xlsb_record(617) + make_xlsb_record(618)
     runs = struct.pack("<IHHHHHH", 3, 7, 1, 8, 0, 9, 2)
     parts["xl/sharedStrings.bin"] = make_xlsb_record(19, b"\1" + encode_text("Kind 106 9") + runs)
-    assert "| Kind 10⁶ ~~9~~ |" in list_rows(read_workbook(write_xlsb(tmp_path, parts)))[0]
+    assert "| Kind 10⁶ ~~9~~ |" in list_table_lines(read_workbook(write_xlsb(tmp_path, parts)))[0]
 
 
 def test_raised_text_by_css_joins_no_number() -> None:
@@ -90,18 +86,9 @@ def test_raised_text_by_css_joins_no_number() -> None:
 
 
 def test_raised_text_of_odp_tables_is_marked(tmp_path: Path) -> None:
-    raised = '<style:style style:name="up" style:family="text"><style:text-properties style:text-position="super 58%"/></style:style>'  # noqa: E501
-    rows = (("Unit", "Area"), ("m", 'm<text:span text:style-name="up">2</text:span>'))
+    rows = (("Unit", "Area"), ("m", f"m{make_span('sup', '2')}"))
     path = write_odf(tmp_path, "odp", make_slide(make_odp_table(rows)))
-    with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    parts["content.xml"] = parts["content.xml"].replace(
-        b"</office:automatic-styles>", raised.encode() + b"</office:automatic-styles>"
-    )
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
-    assert list_rows(odp.read(path)) == ["| Unit | Area |", "| m | m² |"]
+    assert list_table_lines(odp.read(path)) == ["| Unit | Area |", "| m | m² |"]
 
 
 # Number formats
@@ -128,7 +115,7 @@ def test_formats_of_binary_cells_are_those_of_xlsx(
     book.active.append(["x", value])
     book.active["B2"].number_format = code
     book.save(tmp_path / "a.xlsx")
-    assert list_rows(read_workbook(tmp_path / "a.xlsx"))[1] == f"| x | {shown} |"
+    assert list_table_lines(read_workbook(tmp_path / "a.xlsx"))[1] == f"| x | {shown} |"
     is_text = isinstance(value, str)
     cell = SimpleNamespace(
         ctype=xlrd.XL_CELL_TEXT if is_text else xlrd.XL_CELL_NUMBER,
@@ -162,7 +149,7 @@ def test_suppressed_zeros_are_no_hidden_text(tmp_path: Path) -> None:
     book.active["B2"].number_format = "0;-0;;@"
     book.save(tmp_path / "a.xlsx")
     part = read_workbook(tmp_path / "a.xlsx")
-    assert list_rows(part)[1:] == ["| Lamp |  |", "| Desk | 9 |"] and not part.notices
+    assert list_table_lines(part)[1:] == ["| Lamp |  |", "| Desk | 9 |"] and not part.notices
 
 
 # Table heads
@@ -189,22 +176,21 @@ def make_odp_table(rows: Any, spans: dict[tuple[int, int], str] | None = None) -
 
 def test_header_rows_of_csv_are_joined() -> None:
     data = "\n".join(",".join(row) for row in ROWS).encode()
-    assert list_rows(read_csv(data)) == GROUPED
+    assert list_table_lines(read_csv(data)) == GROUPED
 
 
 def test_header_rows_of_odp_are_joined(tmp_path: Path) -> None:
     spans = {(0, 0): 'table:number-rows-spanned="2"', (0, 1): 'table:number-columns-spanned="2"'}
     path = write_odf(tmp_path, "odp", make_slide(make_odp_table(ROWS, spans)))
-    assert list_rows(odp.read(path)) == GROUPED
+    assert list_table_lines(odp.read(path)) == GROUPED
 
 
 def test_header_rows_of_odt_are_joined(tmp_path: Path) -> None:
     spans = {(0, 0): 'table:number-rows-spanned="2"', (0, 1): 'table:number-columns-spanned="2"'}
     table = make_odp_table(ROWS, spans)
     table = table[table.index("<table:table>") : table.index("</draw:frame>")]
-    for covered in ("<text:p></text:p>",):
-        table = table.replace(f"<table:table-cell >{covered}</table:table-cell>", COVERED)
-    assert list_rows(read_odt(write_odf(tmp_path, "odt", table))) == GROUPED
+    table = table.replace("<table:table-cell ><text:p></text:p></table:table-cell>", COVERED)
+    assert list_table_lines(read_odt(write_odf(tmp_path, "odt", table))) == GROUPED
 
 
 COVERED = "<table:covered-table-cell/>"
@@ -219,7 +205,7 @@ def test_header_rows_of_docx_are_joined(tmp_path: Path) -> None:
     table.cell(0, 0).merge(table.cell(1, 0))
     table.cell(0, 1).merge(table.cell(0, 2))
     document.save(str(tmp_path / "a.docx"))
-    assert list_rows(read_docx(tmp_path / "a.docx")) == GROUPED
+    assert list_table_lines(read_docx(tmp_path / "a.docx")) == GROUPED
 
 
 def test_header_rows_of_pptx_are_joined(tmp_path: Path) -> None:
@@ -243,33 +229,29 @@ def test_header_rows_of_pptx_are_joined(tmp_path: Path) -> None:
         + '<a:gridCol w="100"/>' * 3
         + f"</a:tblGrid>{lines}</a:tbl></a:graphicData></a:graphic></p:graphicFrame>"
     )
-    assert list_rows(read_pptx(write_pptx(tmp_path, frame))) == GROUPED
+    assert list_table_lines(read_pptx(write_pptx(tmp_path, frame))) == GROUPED
 
 
 # Text that cannot be seen
 
 
 def write_epub(path: Path, page: str, css: str) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("mimetype", "application/epub+zip")
-        archive.writestr(
-            "META-INF/container.xml",
-            '<container><rootfiles><rootfile full-path="OPS/a.opf"/></rootfiles></container>',
-        )
-        archive.writestr(
-            "OPS/a.opf",
-            "<package><metadata><dc:title>Handbook</dc:title></metadata><manifest>"
+    return write_package(
+        path,
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": (
+                '<container><rootfiles><rootfile full-path="OPS/a.opf"/></rootfiles></container>'
+            ),
+            "OPS/a.opf": "<package><metadata><dc:title>Handbook</dc:title></metadata><manifest>"
             '<item id="c" href="c.xhtml" media-type="application/xhtml+xml"/>'
             '<item id="s" href="css/a.css" media-type="text/css"/></manifest>'
             '<spine><itemref idref="c"/></spine></package>',
-        )
-        archive.writestr("OPS/css/a.css", css)
-        archive.writestr(
-            "OPS/c.xhtml",
-            '<html><head><link rel="stylesheet" href="css/a.css"/></head>'
+            "OPS/css/a.css": css,
+            "OPS/c.xhtml": '<html><head><link rel="stylesheet" href="css/a.css"/></head>'
             f"<body>{page}</body></html>",
-        )
-    return path
+        },
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,15 @@ from schemas.errors import UnreadableDocument
 from schemas.generations import ChunkConfig
 from schemas.ids import content_id
 from schemas.values import Span
-from tests.unit.engines_parse.office_files import join_text, make_xlsb, make_xlsb_record, write_xlsb
+from tests.unit.engines_parse.office_files import (
+    join_text,
+    list_table_lines,
+    list_warnings,
+    make_xlsb,
+    make_xlsb_record,
+    write_odf,
+    write_xlsb,
+)
 
 Book = openpyxl.Workbook
 
@@ -40,15 +48,6 @@ def make_book(*rows: Iterable[object], title: str = "Rates") -> Book:
 def read_book(folder: Path, book: Book) -> ParsedPart:
     book.save(folder / "book.xlsx")
     return read_workbook(folder / "book.xlsx")
-
-
-def list_table_lines(part: ParsedPart) -> list[str]:
-    text = "\n".join(block.text for block in part.blocks if block.kind == "table")
-    return [line for line in text.splitlines() if not set(line) <= set("| -")]
-
-
-def list_warnings(part: ParsedPart) -> str:
-    return "\n".join(f"{notice.code}: {notice.detail}" for notice in part.notices)
 
 
 GROUPED = [
@@ -317,29 +316,11 @@ def test_raw_values_follow_merged_cells_and_joined_headers(tmp_path: Path) -> No
 
 # OpenDocument
 
-TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
 
-
-def write_ods(folder: Path, rows: str, styles: str = "", name: str = "Rates") -> Path:
-    content = f"""<?xml version="1.0"?><office:document-content
-    xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" xmlns:table="{TABLE}"
-    xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"
-    xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0"
-    xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0"><office:automatic-styles>
-    <style:style style:name="hid"><style:table-properties table:display="false"/></style:style>
-    <style:style style:name="del"><style:text-properties
-     style:text-line-through-style="solid"/></style:style>
-    <style:style style:name="sup"><style:text-properties
-     style:text-position="super 58%"/></style:style>{styles}</office:automatic-styles>
-    <office:body><office:spreadsheet><table:table table:name="{name}">{rows}</table:table>
-    <table:table table:name="Old" table:style-name="hid"><table:table-row><table:table-cell>
-    <text:p>zebra</text:p></table:table-cell></table:table-row></table:table>
-    </office:spreadsheet></office:body></office:document-content>"""
-    path = folder / "book.ods"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
-        archive.writestr("content.xml", content)
-    return path
+def write_ods(folder: Path, rows: str) -> Path:
+    hidden = f'<table:table table:name="Old" table:style-name="hid">{make_ods_row("zebra")}'
+    tables = f'<table:table table:name="Rates">{rows}</table:table>{hidden}</table:table>'
+    return write_odf(folder, "ods", tables)
 
 
 def make_ods_row(*texts: str, attributes: str = "") -> str:
