@@ -28,7 +28,7 @@ from streams.partition_sink import ByteBudget, PartitionLimits, PartitionSink
 from streams.publisher import Publisher
 from streams.retry import Backoff
 from streams.runner import StageRunner, WorkItem
-from streams.stage import Emission, NoInstrumentation, PendingEvent, Stage
+from streams.stage import Emission, Instrumentation, PendingEvent, Stage
 from streams.stage_consumer import StageConsumer
 from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
@@ -108,7 +108,7 @@ class GatedRunner:
 
     stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
     gate: asyncio.Event = field(default_factory=asyncio.Event)
-    observer: NoInstrumentation = field(default_factory=NoInstrumentation)
+    observer: Instrumentation = field(default_factory=Instrumentation)
     released: list[int] = field(default_factory=list)
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
@@ -369,7 +369,7 @@ async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
             await neighbours.wait()
         return []
 
-    class Watched(NoInstrumentation):
+    class Watched(Instrumentation):
         def count_finished(self, stage: str, dead_letter_code: str | None) -> None:
             settled.add(dead_letter_code or "fine")
             if (

@@ -25,7 +25,7 @@ from streams.partition_sink import FairQueue, PartitionLimits
 from streams.publisher import Publisher, build_raw_record
 from streams.retry import AttemptLimits, Backoff
 from streams.runner import StageRunner, WorkItem
-from streams.stage import Emission, NoInstrumentation, PendingEvent, Stage
+from streams.stage import Emission, Instrumentation, PendingEvent, Stage
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 
@@ -51,7 +51,7 @@ def make_runner(world: SimulatedPipeline, react: Any, **stage: Any) -> StageRunn
         world.ports,
         publisher,
         world.codec,
-        NoInstrumentation(),
+        Instrumentation(),
         backoff=Backoff(0, 0),
     )  # type: ignore[arg-type]
 
