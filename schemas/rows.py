@@ -34,7 +34,7 @@ class RevisionRow:
 RowT = TypeVar("RowT", bound=RevisionRow)
 
 
-def copy_row(row_class: type[RowT], source: object, **fields: Any) -> RowT:
+def copy_row(row_class: type[RowT], source: object, /, **fields: Any) -> RowT:
     """Build a row of `fields`, and of the attributes of the source that have its other names."""
     names = row_class.__dataclass_fields__.keys() - fields.keys()
     return row_class(**{name: getattr(source, name) for name in names}, **fields)
