@@ -7,7 +7,7 @@ Faust.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -171,7 +171,7 @@ class KafkaLog(KafkaAdmin, DenseLog):
         end: Mapping[int, int] | None = None,
         *,
         resume_after: Mapping[int, int] | None = None,
-    ) -> AsyncIterator[StoredRecord]:
+    ) -> AsyncGenerator[StoredRecord, None]:
         start = {
             **(start or {}),
             **{
