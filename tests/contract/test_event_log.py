@@ -94,10 +94,10 @@ class TestAppending:
             "binary": b"\x00\xff",
             "ce_subject": "São".encode(),
         }
+        values = (None, b"", b"\x00\xff\xfe binary", b"x" * 900_000)
         records = [
-            Record(TOPIC, key, value, headers)
-            for value in (None, b"", b"\x00\xff\xfe binary", b"x" * 900_000)
-            for key in (None, b"\x00key\xff")
+            *(Record(TOPIC, b"\x00key\xff", value, headers) for value in values),
+            Record(TOPIC, None, b"anywhere"),
         ]
         for record, position in zip(records, await case.log.append(records), strict=True):
             stored = await case.log.read_at(position)
