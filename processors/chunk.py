@@ -13,7 +13,7 @@ from schemas.generations import ChunkConfig
 from schemas.ports.engines import Chunker
 from schemas.ports.ledger import ClaimStatus, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
-from schemas.rows import Row, TextRow
+from schemas.rows import Row, TextRow, copy_row
 from schemas.topics import OCR_DONE
 from schemas.values import ParentChunk
 from streams.stage import Emission, PendingEvent, Stage
@@ -29,20 +29,11 @@ SPAN_BYTES = 100
 
 def project(event: Event[DocumentTranscribed]) -> Iterable[Row]:
     data = event.data
-    yield TextRow(
-        document_id=data.document_id,
+    yield copy_row(
+        TextRow,
+        data,
         order=tuple(data.order),
-        tenant=data.tenant,
-        title=data.title,
-        language=data.language,
-        media_type=data.media_type,
-        content_sha256=data.content_sha256,
-        text_sha256=data.text_sha256,
-        characters=data.characters,
-        pages=data.pages,
         markdown=data.transcript.markdown if data.transcript else None,
-        blob=data.blob,
-        document_date=data.document_date,
         warnings=[notice.model_dump() for notice in data.warnings],
     )
 

@@ -6,6 +6,7 @@ import base64
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -22,7 +23,7 @@ from schemas.ids import make_blob_key, sha256_hex
 from schemas.ports.engines import TextEmbedding
 from schemas.ports.ledger import ClaimStatus, MemoKey, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
-from schemas.rows import ChildRow, ParentRow, PartCompletedRow, Row
+from schemas.rows import ChildRow, ParentRow, PartCompletedRow, Row, copy_row
 from schemas.topics import CHUNKED
 from schemas.values import ChildChunk, ChunkVector, format_embedding_text
 from streams.stage import Emission, PendingEvent, Stage, build_memo_key, memoize
@@ -34,39 +35,25 @@ _HEADER = struct.Struct("<IIff")
 
 
 def project(event: Event[DocumentChunked]) -> Iterable[Row]:
-    data, order = event.data, tuple(event.data.order)
+    data = event.data
+    revision: dict[str, Any] = {
+        "document_id": data.document_id,
+        "order": tuple(data.order),
+        "tenant": data.tenant,
+    }
     for parent in data.parents:
-        yield ParentRow(
-            id=parent.id,
-            document_id=data.document_id,
-            order=order,
-            tenant=data.tenant,
-            ordinal=parent.ordinal,
-            text=parent.text,
-            section=parent.section,
-            char_start=parent.char_start,
-            char_end=parent.char_end,
-            pages=tuple(parent.pages),
-            tokens=parent.tokens,
-        )
+        yield copy_row(ParentRow, parent, pages=tuple(parent.pages), **revision)
         for child in parent.children:
-            yield ChildRow(
-                id=child.id,
+            spans = [span.model_dump(exclude_none=True) for span in child.spans]
+            yield copy_row(
+                ChildRow,
+                child,
                 parent_id=parent.id,
-                document_id=data.document_id,
-                order=order,
-                tenant=data.tenant,
-                ordinal=child.ordinal,
-                kind=child.kind,
-                text=child.text,
-                prefix=child.prefix,
-                char_start=child.char_start,
-                char_end=child.char_end,
-                spans=[span.model_dump(exclude_none=True) for span in child.spans],
-                tokens=child.tokens,
+                spans=spans,
                 language=data.language,
+                **revision,
             )
-    yield PartCompletedRow(data.document_id, order, data.tenant, "chunks", data.part, data.parts)
+    yield PartCompletedRow(kind="chunks", part=data.part, parts=data.parts, **revision)
 
 
 @dataclass(frozen=True, slots=True)

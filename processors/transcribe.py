@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from engines.chunk.chunk_builder import count_repeated_characters
 from processors.outcomes import (
@@ -30,7 +31,7 @@ from schemas.ids import canonical_json, make_blob_key, sha256_hex
 from schemas.ports.engines import BlobStore, LocalFile, ParsePlan
 from schemas.ports.ledger import ClaimStatus, MemoKey, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
-from schemas.rows import AmendmentRow, DocumentRow, Row, WithdrawalRow
+from schemas.rows import AmendmentRow, DocumentRow, Row, WithdrawalRow, copy_row
 from schemas.topics import ACCEPTED
 from schemas.values import BlobRef, DocumentFields, Notice, Origin, Transcript
 from streams.stage import Emission, PendingEvent, Stage, build_memo_key, memoize
@@ -45,57 +46,26 @@ count as blocks.
 
 
 def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]) -> Iterable[Row]:
-    data, order = event.data, tuple(event.data.order)
-    limited_to = None if data.limited_to is None else tuple(data.limited_to)
-    if isinstance(data, DocumentRemoved):
-        yield WithdrawalRow(
-            document_id=data.document_id,
-            order=order,
-            tenant=data.tenant,
-            external_id=data.external_id,
-            source=data.origin.source,
-            event_id=data.origin.event_id,
-            accepted_id=data.origin.accepted_id,
-            received_at=data.received_at,
-            reason=data.reason,
-            numbered=data.numbered,
-            limited_to=limited_to,
-        )
-        return
+    data = event.data
+    fields: dict[str, Any] = {
+        "order": tuple(data.order),
+        "limited_to": None if data.limited_to is None else tuple(data.limited_to),
+        "accepted_id": data.origin.accepted_id,
+    }
     if isinstance(data, AmendmentAccepted):
-        yield AmendmentRow(
-            data.document_id,
-            order,
-            data.tenant,
-            data.stated_fields(),
-            data.origin.accepted_id,
-            data.received_at,
-            limited_to,
-        )
+        yield copy_row(AmendmentRow, data, fields=data.stated_fields(), **fields)
         return
-    yield DocumentRow(
-        document_id=data.document_id,
-        order=order,
-        tenant=data.tenant,
-        external_id=data.external_id,
-        source=data.origin.source,
-        source_uri=data.source_uri,
-        filename=data.filename,
-        media_type=data.media_type,
-        title=data.title,
-        language=data.language,
-        collection=data.collection,
+    fields |= {"source": data.origin.source, "event_id": data.origin.event_id}
+    if isinstance(data, DocumentRemoved):
+        yield copy_row(WithdrawalRow, data, **fields)
+        return
+    yield copy_row(
+        DocumentRow,
+        data,
         tags=tuple(data.tags),
-        metadata=data.metadata,
-        document_date=data.document_date,
         content_sha256=data.blob.sha256,
-        blob=data.blob,
-        event_id=data.origin.event_id,
-        accepted_id=data.origin.accepted_id,
-        received_at=data.received_at,
-        numbered=data.numbered,
         readers=None if data.readers is None else tuple(data.readers),
-        limited_to=limited_to,
+        **fields,
     )
 
 

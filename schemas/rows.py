@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -29,6 +29,15 @@ class RevisionRow:
     document_id: UUID
     order: OrderKey
     tenant: str
+
+
+RowT = TypeVar("RowT", bound=RevisionRow)
+
+
+def copy_row(row_class: type[RowT], source: object, /, **fields: Any) -> RowT:
+    """Build a row of `fields`, and of the attributes of the source that have its other names."""
+    names = row_class.__dataclass_fields__.keys() - fields.keys()
+    return row_class(**{name: getattr(source, name) for name in names}, **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,35 +22,28 @@ class DenseLog(EventLog):
     async def count_pending(
         self, group: str, topic: str, below: Mapping[int, int] | None = None
     ) -> int:
-        bounds = await self.fetch_offset_bounds(topic)
-        committed = await self.fetch_committed_offsets(group, topic)
-        return _count(
-            {
-                # A group behind retention begins at the first record that still exists.
-                partition: (max(first, committed.get(partition, first)), end)
-                for partition, (first, end) in bounds.items()
-            },
-            below,
-        )
+        return _count(await self._fetch_pending_ranges(group, topic), below)
 
     async def count_records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
         return _count(await self.fetch_offset_bounds(topic), below)
 
     async def fetch_oldest_pending_time(self, group: str, topic: str) -> datetime | None:
-        bounds = await self.fetch_offset_bounds(topic)
-        committed = await self.fetch_committed_offsets(group, topic)
-        start = {
-            partition: max(first, committed.get(partition, first))
-            for partition, (first, _) in bounds.items()
-        }
-        end = {
-            # One record for each partition is enough: append times ascend within it.
-            partition: min(start[partition] + 1, after_last)
-            for partition, (_, after_last) in bounds.items()
-        }
+        ranges = await self._fetch_pending_ranges(group, topic)
+        start = {partition: first for partition, (first, _) in ranges.items()}
+        # One record for each partition is enough: append times ascend within it.
+        end = {partition: min(first + 1, last) for partition, (first, last) in ranges.items()}
         return min(
             [stored.appended_at async for stored in self.read(topic, start, end)], default=None
         )
+
+    async def _fetch_pending_ranges(self, group: str, topic: str) -> dict[int, tuple[int, int]]:
+        bounds = await self.fetch_offset_bounds(topic)
+        committed = await self.fetch_committed_offsets(group, topic)
+        return {
+            # A group behind retention begins at the first record that still exists.
+            partition: (max(first, committed.get(partition, first)), end)
+            for partition, (first, end) in bounds.items()
+        }
 
     async def has_reader(self, group: str, topic: str) -> bool | None:
         return None

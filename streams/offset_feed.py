@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
 
 from schemas.errors import ConfigurationError, CursorAhead, InvalidRequest
 from schemas.ports.feed import EventCount, FeedPage, FeedRecord
 from schemas.ports.log import EventLog
-from schemas.topics import StoredRecord
 
 PAGE_BYTES = 4_000_000
 """Approximate payload bytes of a page; each idle reader holds one page in memory."""
@@ -122,9 +120,7 @@ class OffsetFeed:
         feed_records = list[FeedRecord]()
         starts = {p: start for p, (start, _) in ranges.items()}
         ends = {p: end for p, (_, end) in ranges.items()}
-        async with aclosing(
-            cast(AsyncGenerator[StoredRecord, None], self.log.read(topic, starts, ends))
-        ) as records:
+        async with aclosing(self.log.read(topic, starts, ends)) as records:
             async for stored_record in records:
                 topic_offsets[stored_record.position.partition] = stored_record.position.offset + 1
                 feed_records.append(

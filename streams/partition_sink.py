@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
-from schemas.errors import LogUnavailable, NewerVersion, TransientError
-from schemas.ports.consumers import ReaderStatus
+from schemas.errors import LogUnavailable, NewerVersion
 from schemas.ports.log import Partition
 from schemas.topics import StoredRecord
 from streams.runner import StageRunner, WorkItem
@@ -137,30 +136,8 @@ class ByteBudget:
     used_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StallReporter:
-    """Reports paused partitions of a consumer group."""
-
-    reader_status: ReaderStatus
-    group: str
-
-    async def set_paused(self, partition: Partition, reason: NewerVersion) -> None:
-        try:
-            await self.reader_status.set_paused(
-                self.group, partition.topic, partition.number, reason
-            )
-        except TransientError as error:
-            log.warning(
-                "reader_status_not_stored",
-                topic=partition.topic,
-                partition=partition.number,
-                code=error.code,
-                detail=error.detail,
-            )
-
-    async def clear_paused(self, partition: Partition) -> None:
-        with suppress(TransientError):
-            await self.reader_status.clear_paused(self.group, partition.topic, partition.number)
+ReportPause = Callable[[Partition, NewerVersion | None], Awaitable[None]]
+"""Reports why a partition is paused, again and again, and None once it no longer is."""
 
 
 class PartitionSink:
@@ -177,12 +154,12 @@ class PartitionSink:
         on_failure: Callable[[BaseException], None],
         limits: PartitionLimits | None = None,
         byte_budget: ByteBudget | None = None,
-        stall_reporter: StallReporter | None = None,
+        report_pause: ReportPause | None = None,
     ) -> None:
         self.runner, self.partition, self.on_failure = runner, partition, on_failure
         self.limits = limits or PartitionLimits()
         self.byte_budget = byte_budget or ByteBudget()
-        self.stall_reporter = stall_reporter
+        self.report_pause = report_pause
         self.queue: deque[StoredRecord] = deque()
         self.pending_items = FairQueue(
             1 if runner.stage.is_ordered else self.limits.max_reactions_per_document,
@@ -444,12 +421,12 @@ class PartitionSink:
         log.error("partition_paused", **partition_fields, detail=error.detail, remedy=error.remedy)
         try:
             while True:
-                if self.stall_reporter is not None:
-                    await self.stall_reporter.set_paused(self.partition, error)
+                if self.report_pause is not None:
+                    await self.report_pause(self.partition, error)
                 await asyncio.sleep(STATUS_RENEWAL_S)
         finally:
-            if self.stall_reporter is not None:
-                await self.stall_reporter.clear_paused(self.partition)
+            if self.report_pause is not None:
+                await self.report_pause(self.partition, None)
 
     async def _wait_until(self, event: asyncio.Event, is_ready: Callable[[], bool]) -> None:
         while not is_ready():

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from schemas.events import Event, EventData, list_event_classes
@@ -28,7 +28,9 @@ from schemas.rows import DocumentRow, EventRow, Row
 from schemas.topics import Record, Topic
 
 
-class Instrumentation(Protocol):
+class Instrumentation:
+    """Measurements of stages. This class ignores them."""
+
     def count_finished(self, stage: str, dead_letter_code: str | None) -> None: ...
 
     def count_retry(self, stage: str, reason: str) -> None: ...
@@ -44,22 +46,6 @@ class Instrumentation(Protocol):
 
     def count_published(self, records: Sequence[Record]) -> None:
         """Count records that the log has acknowledged."""
-
-
-class NoInstrumentation:
-    """Ignores all measurements."""
-
-    def count_finished(self, stage: str, dead_letter_code: str | None) -> None: ...
-
-    def count_retry(self, stage: str, reason: str) -> None: ...
-
-    def adjust_in_flight(self, stage: str, change: int) -> None: ...
-
-    def observe_duration(self, stage: str, seconds: float) -> None: ...
-
-    def count_engine_inputs(self, engine: str, input_count: int) -> None: ...
-
-    def count_published(self, records: Sequence[Record]) -> None: ...
 
 
 ComputeMissing = Callable[[list[int]], Awaitable[list[bytes]]]

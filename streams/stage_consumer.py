@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from schemas.errors import LogUnavailable, TransientError
+from schemas.errors import LogUnavailable, NewerVersion, TransientError
 from schemas.ports.consumers import ALL_PARTITIONS, ReaderStatus
 from schemas.ports.log import Partition, Sink, Subscriber
 from streams.partition_sink import (
@@ -16,7 +16,6 @@ from streams.partition_sink import (
     ByteBudget,
     PartitionLimits,
     PartitionSink,
-    StallReporter,
 )
 from streams.runner import StageRunner
 
@@ -115,14 +114,27 @@ class StageConsumer:
         )
 
     def open_sink(self, partition: Partition) -> Sink:
-        stall_reporter = (
-            StallReporter(self.reader_status, self._get_group())
-            if self.reader_status is not None
-            else None
-        )
         return PartitionSink(
-            self.runner, partition, self._fail, self.limits, self.byte_budget, stall_reporter
+            self.runner, partition, self._fail, self.limits, self.byte_budget, self._report_pause
         )
+
+    async def _report_pause(self, partition: Partition, reason: NewerVersion | None) -> None:
+        if self.reader_status is None:
+            return
+        place = self._get_group(), partition.topic, partition.number
+        try:
+            if reason is None:
+                await self.reader_status.clear_paused(*place)
+            else:
+                await self.reader_status.set_paused(*place, reason)
+        except TransientError as error:
+            log.warning(
+                "reader_status_not_stored",
+                topic=partition.topic,
+                partition=partition.number,
+                code=error.code,
+                detail=error.detail,
+            )
 
     def _fail(self, error: BaseException) -> None:
         if self.failure is not None and not self.failure.done():

@@ -49,7 +49,7 @@ from sql.invalidation import IndexChangePruner, delete_foreign_changes
 from sql.log.event_log import adopt_imported_log
 from sql.operations.monitoring import PgProgress
 from streams.retry import AttemptLimits
-from streams.stage import Instrumentation, NoInstrumentation, Stage
+from streams.stage import Instrumentation, Stage
 
 BUILD_POOL_SIZE = 6
 """The builder and up to two claims of each stage that loads rows."""
@@ -96,7 +96,7 @@ async def prepare_worker(
 ) -> AsyncIterator[Worker]:
     """Raise GenerationMismatch if the settings describe another index than the live one."""
     # One function: the worker is composed by hand, in the order in which its parts open.
-    instrumentation = instrumentation or NoInstrumentation()
+    instrumentation = instrumentation or Instrumentation()
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(
             prepare_storage(

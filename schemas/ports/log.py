@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -111,7 +111,7 @@ class EventLog(RecordAppender, Protocol):
         end: Mapping[int, int] | None = None,
         *,
         resume_after: Mapping[int, int] | None = None,
-    ) -> AsyncIterator[StoredRecord]:
+    ) -> AsyncGenerator[StoredRecord, None]:
         """Read records in bulk outside any group, in order within a partition, then stop.
 
         Reads from `start` (default: the first record) to `end` (exclusive; default: the end at the

@@ -27,6 +27,7 @@ from schemas.ports.log import RecordAppender
 from schemas.questions import QueryResponse, SearchResponse
 from schemas.timestamps import utc_now
 from schemas.topics import OUTCOMES, Position, Record
+from streams.stage import Instrumentation
 
 MAX_PENDING = 10_000
 """Documents waiting to be measured; the oldest are dropped."""
@@ -84,8 +85,8 @@ def read_resident_bytes() -> float:
     return float(n_pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-class Metrics:
-    """All metrics, in a registry of their own; also the `Instrumentation` of the stages."""
+class Metrics(Instrumentation):
+    """All metrics, in a registry of their own."""
 
     def __init__(self, version: str, clock: Callable[[], datetime] = utc_now) -> None:
         # One function: it declares each metric once, and does nothing else.

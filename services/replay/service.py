@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from processors import STAGES
@@ -21,7 +21,7 @@ from schemas.replay_requests import (
     RedriveRequest,
     ReplayRequest,
 )
-from schemas.topics import Position, StoredRecord
+from schemas.topics import Position
 from services.replay.replay_worker import close_dead_letters, load_record_filter
 from services.storage import Storage
 from sql.index.generations import PgGenerations
@@ -298,14 +298,8 @@ async def _is_at_or_after(log: EventLog, first_retained: Position, since: dateti
         first_retained.partition: ends[first_retained.partition][1]
     }
     # Close the reader of the log after one record.
-    async with aclosing(
-        cast(
-            AsyncGenerator[StoredRecord, None],
-            log.read(
-                first_retained.topic, {first_retained.partition: first_retained.offset}, end_offsets
-            ),
-        )
-    ) as records:
+    start_offsets = {first_retained.partition: first_retained.offset}
+    async with aclosing(log.read(first_retained.topic, start_offsets, end_offsets)) as records:
         first = await anext(records, None)
     return first is not None and first.appended_at <= since
 

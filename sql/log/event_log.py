@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -115,7 +115,7 @@ class PgLog:
         end: Mapping[int, int] | None = None,
         *,
         resume_after: Mapping[int, int] | None = None,
-    ) -> AsyncIterator[StoredRecord]:
+    ) -> AsyncGenerator[StoredRecord, None]:
         first = (start or {}).get(0, 0)
         after_last = (end or {}).get(0)
         if after_last is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import structlog
@@ -21,7 +22,13 @@ from streams.kafka.client import (
     build_unknown_topic_error,
     librdkafka_logger,
 )
-from streams.kafka.topic_config import build_retention_config, check_timestamp_types
+from streams.kafka.topic_config import (
+    build_retention_config,
+    check_timestamp_types,
+    fetch_loss_settings,
+    fetch_max_retention,
+    fetch_min_retention,
+)
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -42,7 +49,7 @@ _UNKNOWN_CODES = (
 
 
 class KafkaAdmin:
-    """Administration client, connected on first use."""
+    """Administration of the topics of an `EventLog`, connected on first use."""
 
     def __init__(self, settings: KafkaClientSettings) -> None:
         self._settings = settings
@@ -166,7 +173,19 @@ class KafkaAdmin:
                 )
         return {topic for topic in partitions if self._settings.topic_prefix + topic in existing}
 
-    async def query_topic_config(
+    async def fetch_max_retention(self, topic: str) -> timedelta | None:
+        return await self._query_topic_config(fetch_max_retention, topic)
+
+    async def fetch_min_retention(self, topic: str) -> timedelta | None:
+        return await self._query_topic_config(fetch_min_retention, topic)
+
+    async def fetch_loss_settings(self, topic: str) -> Mapping[str, str] | None:
+        """Return settings by which the topic loses records, by Kafka's names; None if access is
+        denied.
+        """
+        return await self._query_topic_config(fetch_loss_settings, topic)
+
+    async def _query_topic_config(
         self, query: Callable[[AdminClient, str], Awaitable[T]], topic: str
     ) -> T:
         """Run a query of `streams.kafka.topic_config` on a topic."""
@@ -286,9 +305,6 @@ class KafkaAdmin:
         # callback gets the cause.
         if error.code() in _DENIED_CODES:
             self._denied_error = error
-
-    def close(self) -> None:
-        self._client = None
 
 
 @contextmanager

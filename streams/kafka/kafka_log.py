@@ -7,9 +7,9 @@ Faust.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -17,7 +17,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from schemas.errors import LogUnavailable
 from schemas.topics import Position, Record, StoredRecord
 from streams.dense_log import DenseLog
-from streams.kafka.acls import Grant
 from streams.kafka.admin import KafkaAdmin, translate_librdkafka_error
 from streams.kafka.client import (
     KafkaClientSettings,
@@ -26,7 +25,6 @@ from streams.kafka.client import (
 )
 from streams.kafka.group_offsets import GroupOffsets
 from streams.kafka.record_producer import RecordProducer
-from streams.kafka.topic_config import fetch_loss_settings, fetch_max_retention, fetch_min_retention
 
 _BATCH_MESSAGES = 500
 _POLL_TIMEOUT_S = 1.0
@@ -152,31 +150,19 @@ def _poll_messages(consumer: Consumer) -> list[Message]:
 __all__ = ["KafkaLog", "KafkaClientSettings"]
 
 
-class KafkaLog(DenseLog):
+class KafkaLog(KafkaAdmin, DenseLog):
     """An `EventLog` on Kafka. Connects on first use and belongs to the event loop of that use."""
 
     def __init__(self, settings: KafkaClientSettings, *, append_timeout_s: float = 30.0) -> None:
-        self._settings = settings
-        self._admin = KafkaAdmin(settings)
+        super().__init__(settings)
         self._group_offsets = GroupOffsets(settings)
         self._producer = RecordProducer(
-            settings, self._admin.fetch_partition_count, timeout_s=append_timeout_s
+            settings, self.fetch_partition_count, timeout_s=append_timeout_s
         )
         install_log_filters()
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         return await self._producer.append(records)
-
-    async def create_topics(
-        self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
-    ) -> None:
-        await self._admin.create_topics(partitions, retention_ms)
-
-    async def delete_topics(self, topics: Collection[str]) -> None:
-        await self._admin.delete_topics(topics)
-
-    async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        return await self._admin.fetch_offset_bounds(topic)
 
     async def read(
         self,
@@ -185,7 +171,7 @@ class KafkaLog(DenseLog):
         end: Mapping[int, int] | None = None,
         *,
         resume_after: Mapping[int, int] | None = None,
-    ) -> AsyncIterator[StoredRecord]:
+    ) -> AsyncGenerator[StoredRecord, None]:
         start = {
             **(start or {}),
             **{
@@ -208,26 +194,6 @@ class KafkaLog(DenseLog):
             return record
         return None
 
-    async def fetch_max_retention(self, topic: str) -> timedelta | None:
-        return await self._admin.query_topic_config(fetch_max_retention, topic)
-
-    async def fetch_min_retention(self, topic: str) -> timedelta | None:
-        return await self._admin.query_topic_config(fetch_min_retention, topic)
-
-    async def fetch_loss_settings(self, topic: str) -> Mapping[str, str] | None:
-        """Return settings by which the topic loses records, by Kafka's names; None if access is
-        denied.
-        """
-        return await self._admin.query_topic_config(fetch_loss_settings, topic)
-
-    async def fetch_grants(self) -> list[Grant] | None:
-        """See `KafkaAdmin.fetch_grants`."""
-        return await self._admin.fetch_grants()
-
-    async def list_topics(self) -> list[str]:
-        """Return all topics, those of generations included."""
-        return await self._admin.list_topics()
-
     async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
         return {
             partition: first
@@ -238,15 +204,11 @@ class KafkaLog(DenseLog):
     async def fetch_committed_offsets(self, group: str, topic: str) -> dict[int, int]:
         prefix = self._settings.topic_prefix
         return await self._group_offsets.fetch_committed(
-            prefix + group, prefix + topic, await self._admin.fetch_partition_count(topic)
+            prefix + group, prefix + topic, await self.fetch_partition_count(topic)
         )
 
-    async def wait_until_reachable(self, timeout_s: float) -> None:
-        """Wait for a broker to answer. Raises LogUnavailable on time-out."""
-        await self._admin.wait_until_reachable(timeout_s)
-
     async def close(self) -> None:
-        self._admin.close()
+        self._client = None
         await self._group_offsets.close()
         await self._producer.close()
 

@@ -7,12 +7,12 @@ Kafka deletes whole segments, each when its newest record has expired, so a reco
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ResourceType
 
 from schemas.errors import ConfigurationError
 
@@ -32,33 +32,18 @@ async def check_timestamp_types(
     """
     # Timestamps order the revisions of a document: a producer's wrong clock could put a change
     # before its predecessor.
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in sorted(topics)]
-    futures = await asyncio.to_thread(
-        client.describe_configs, resources, request_timeout=_TIMEOUT_S
-    )
-    for resource, future in futures.items():
-        try:
-            entry = (await asyncio.wrap_future(future)).get(TIMESTAMP_TYPE_SETTING)
-        except KafkaException as error:
-            if error.args[0].code() not in (
-                KafkaError.TOPIC_AUTHORIZATION_FAILED,
-                KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-            ):
-                raise
-            log.warning(
-                "kafka_config_access_denied",
-                resource=resource.name,
-                setting=TIMESTAMP_TYPE_SETTING,
-                required=LOG_APPEND_TIME,
-            )
-            continue
-        if entry is not None and entry.value != LOG_APPEND_TIME:
+    names = sorted(topics)
+    required = {"setting": TIMESTAMP_TYPE_SETTING, "required": LOG_APPEND_TIME}
+    configs = await _describe_configs(client, ResourceType.TOPIC, names, **required)
+    for topic, config in zip(names, configs, strict=True):
+        clock = (config or {}).get(TIMESTAMP_TYPE_SETTING, LOG_APPEND_TIME)
+        if clock != LOG_APPEND_TIME:
             raise ConfigurationError(
-                f"Topic {resource.name} has {TIMESTAMP_TYPE_SETTING}={entry.value}, so producers' "
-                f"clocks set its timestamps. {LOG_APPEND_TIME} is required.",
+                f"Topic {topic} has {TIMESTAMP_TYPE_SETTING}={clock}, so producers' clocks set its "
+                f"timestamps. {LOG_APPEND_TIME} is required.",
                 code="TIMESTAMPS_MISMATCH",
                 remedy=f"kafka-configs.sh --bootstrap-server {bootstrap_servers} --alter "
-                f"--entity-type topics --entity-name {resource.name} "
+                f"--entity-type topics --entity-name {topic} "
                 f"--add-config {TIMESTAMP_TYPE_SETTING}={LOG_APPEND_TIME}",
             )
 
@@ -99,7 +84,7 @@ async def fetch_loss_settings(client: AdminClient, topic: str) -> Mapping[str, s
 
     Raises KafkaException.
     """
-    config = await _describe_config(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
+    config = await _describe_config(client, ResourceType.TOPIC, topic)
     return (
         None if config is None else {name: config[name] for name in LOSS_SETTINGS if name in config}
     )
@@ -136,7 +121,7 @@ async def fetch_min_retention(client: AdminClient, topic: str) -> timedelta | No
 
 async def _fetch_time_retention_config(client: AdminClient, topic: str) -> Mapping[str, str] | None:
     """Return the settings of a topic that deletes by time; None if it does not or denies access."""
-    config = await _describe_config(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
+    config = await _describe_config(client, ResourceType.TOPIC, topic)
     return (
         None
         if config is None
@@ -150,7 +135,7 @@ async def _fetch_check_interval_ms(client: AdminClient) -> int:
     """Return the longest interval at which a broker checks for expired segments."""
     metadata = await asyncio.to_thread(client.list_topics, timeout=_TIMEOUT_S)
     broker_configs = [
-        await _describe_config(client, ConfigResource(ConfigResource.Type.BROKER, str(broker_id)))
+        await _describe_config(client, ResourceType.BROKER, str(broker_id))
         for broker_id in metadata.brokers
     ]
     return max(
@@ -165,17 +150,33 @@ async def _fetch_check_interval_ms(client: AdminClient) -> int:
 
 
 async def _describe_config(
-    client: AdminClient, resource: ConfigResource
+    client: AdminClient, kind: ResourceType, name: str
 ) -> Mapping[str, str] | None:
-    """Return the settings of a resource, or None if access is denied."""
-    [future] = (
-        await asyncio.to_thread(client.describe_configs, [resource], request_timeout=_TIMEOUT_S)
-    ).values()
-    try:
-        entries: Mapping[str, ConfigEntry] = await asyncio.wrap_future(future)
-    except KafkaException as error:
-        if error.args[0].code() not in _DENIED_CODES:
-            raise
-        log.warning("kafka_config_access_denied", resource=resource.name)
-        return None
-    return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+    return (await _describe_configs(client, kind, [name]))[0]
+
+
+async def _describe_configs(
+    client: AdminClient, kind: ResourceType, names: Sequence[str], **context: str
+) -> list[Mapping[str, str] | None]:
+    """Return the settings of resources of a kind, None where access is denied.
+
+    `context` is logged then. Only one broker is allowed.
+    """
+    resources = [ConfigResource(kind, name) for name in names]
+    futures = await asyncio.to_thread(
+        client.describe_configs, resources, request_timeout=_TIMEOUT_S
+    )
+    configs: list[Mapping[str, str] | None] = []
+    for resource in resources:
+        try:
+            entries: Mapping[str, ConfigEntry] = await asyncio.wrap_future(futures[resource])
+        except KafkaException as error:
+            if error.args[0].code() not in _DENIED_CODES:
+                raise
+            log.warning("kafka_config_access_denied", resource=resource.name, **context)
+            configs.append(None)
+        else:
+            configs.append(
+                {name: entry.value for name, entry in entries.items() if entry.value is not None}
+            )
+    return configs

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import structlog
 
@@ -128,10 +127,7 @@ class TopicReader:
             for bound in (0, 1)
         )
         async with aclosing(
-            cast(
-                AsyncGenerator[StoredRecord, None],
-                self.unprefixed_log.read(ended_snapshot.topic, starts, ends),
-            )
+            self.unprefixed_log.read(ended_snapshot.topic, starts, ends)
         ) as records:
             return await anext(records, None) is None
 

@@ -357,10 +357,7 @@ def _choose(page: Page, select: Locator, option: str) -> None:
         wanted.click()
 
 
-@pytest.mark.parametrize("place", [(0.1, 0.1, 0.3, 0.2)])
-def test_words_beside_the_boxes_are_noticed(
-    browser: Browser, place: tuple[float, float, float, float]
-) -> None:
+def test_words_beside_the_boxes_are_noticed(browser: Browser) -> None:
     page = browser.new_page()
     style = "position: absolute; left: 50px; top: 50px; width: 20px; height: 10px"
     page.set_content(
@@ -368,5 +365,5 @@ def test_words_beside_the_boxes_are_noticed(
         f"<div data-evidence-box=lines style='{style}'></div></div>"
     )
     with pytest.raises(AssertionError):
-        assert_boxes_cover(page.locator("#d"), place)
+        assert_boxes_cover(page.locator("#d"), (0.1, 0.1, 0.3, 0.2))
     page.close()

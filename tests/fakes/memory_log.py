@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from aiokafka.partitioner import murmur2
@@ -76,7 +76,7 @@ class MemoryLog(DenseLog):
         end: Mapping[int, int] | None = None,
         *,
         resume_after: Mapping[int, int] | None = None,
-    ) -> AsyncIterator[StoredRecord]:
+    ) -> AsyncGenerator[StoredRecord, None]:
         start = {
             **(start or {}),
             **{

@@ -26,6 +26,10 @@ def _app() -> FastAPI:
     async def file(name: str) -> Response:
         return Response(b"%PDF-1.7 fake", media_type="application/pdf; charset=binary")
 
+    @app.get("/tides.html")
+    async def tides() -> Response:
+        return Response("<h1>Tides</h1><p>High water comes at noon.</p>", media_type="text/html")
+
     @app.get("/named")
     async def named() -> Response:
         return Response(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -169,44 +170,6 @@ async def test_withdrawal_with_huge_epoch_is_rejected(at_work: Pipeline) -> None
     assert await fetch_visible_ids(at_work) == {"a"}
 
 
-async def test_text_under_foreign_source_with_huge_epoch_is_rejected(at_work: Pipeline) -> None:
-    data = {"external_id": "a", "content": {"text": "forged"}}
-    numbers = {"source": "crm", "sequence": "6"}
-    honest = make_forged_record(
-        "raw", "document.received.v1", data | {"content": {"text": "Herons wait."}}, **numbers
-    )
-    assert await append_and_fetch_codes(
-        at_work,
-        honest,
-        make_forged_record(
-            "raw", "document.received.v1", data, **numbers, sequenceepoch=str(ATTACK_EPOCH)
-        ),
-    ) == ["FORBIDDEN_SEQUENCE"]
-    later = make_forged_record(
-        "raw",
-        "document.received.v1",
-        data | {"content": {"text": "Herons fly."}},
-        source="crm",
-        sequence="7",
-    )
-    await append_and_fetch_codes(at_work, later)
-    assert await at_work.pool.fetchval("select latest from documents where external_id = 'a'") == [
-        1,
-        7,
-        0,
-    ]
-
-
-@long_on_kafka
-async def test_same_external_id_of_other_source_does_not_overwrite(at_work: Pipeline) -> None:
-    await at_work.push_and_wait({"a": "Herons wait."})
-    data = {"external_id": "a", "content": {"text": "forged"}}
-    assert await append_and_fetch_codes(
-        at_work, make_forged_record("raw", "document.received.v1", data, source="evil")
-    ) == ["FOREIGN_DOCUMENT"]
-    assert (await fetch_document(at_work, "a"))["source"] == "test"
-
-
 async def test_reserved_source_names_cannot_be_claimed(at_work: Pipeline) -> None:
     data = {"external_id": "a", "content": {"text": "forged"}}
     records = [
@@ -219,22 +182,20 @@ async def test_reserved_source_names_cannot_be_claimed(at_work: Pipeline) -> Non
     assert await append_and_fetch_codes(at_work, *records, stolen) == ["FORGED_SOURCE"] * 3
 
 
-@pytest.mark.parametrize("tamper", ["value", "ce_type", "ce_document", "topic"])
-async def test_tampered_signed_event_is_rejected(at_work: Pipeline, tamper: str) -> None:
-    """Change the payload, the type, the document or the topic of a signed event."""
+async def test_tampered_signed_event_is_rejected(at_work: Pipeline) -> None:
+    """Change the payload, the topic, the type or the document of a signed event."""
     codec = at_work.worker.storage.codec
     fact = build_root_event(
         GenerationPromoted(generation="g1"), uuid4(), "anabranch/x", lambda: EVENT_TIME
     )
     record = await codec.encode(fact, "control", "g1")
-    changes = {
-        "value": Record(record.topic, record.key, b'{"generation": "g2"}', record.headers),
-        "topic": Record("queries", record.key, record.value, record.headers),
-    }
-    changed = changes.get(tamper) or Record(
-        record.topic, record.key, record.value, {**record.headers, tamper: b"generation.dropped.v1"}
-    )
-    assert set(await append_and_fetch_codes(at_work, changed)) == {"UNSIGNED_EVENT"}
+    changed = [
+        replace(record, value=b'{"generation": "g2"}'),
+        replace(record, topic="queries"),
+        replace(record, headers={**record.headers, "ce_type": b"generation.dropped.v1"}),
+        replace(record, headers={**record.headers, "ce_document": b"generation.dropped.v1"}),
+    ]
+    assert await append_and_fetch_codes(at_work, *changed) == ["UNSIGNED_EVENT"] * 4
 
 
 async def test_copied_decision_is_not_applied_again(at_work: Pipeline) -> None:
@@ -274,15 +235,8 @@ async def test_signed_blob_of_another_document_is_rejected(at_work: Pipeline) ->
         document=str(identity),
     )
     assert codec.signer is not None
-    signed = Record(
-        record.topic,
-        record.key,
-        record.value,
-        {
-            **record.headers,
-            SIGNATURE_HEADER: codec.signer.sign(record.topic, record.value or b"", record.headers),
-        },
-    )
+    signature = codec.signer.sign(record.topic, record.value or b"", record.headers)
+    signed = replace(record, headers={**record.headers, SIGNATURE_HEADER: signature})
     assert await append_and_fetch_codes(at_work, signed) == ["FOREIGN_BLOB"]
 
 

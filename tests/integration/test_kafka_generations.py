@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
-
 from anabranch.composition.storage import recover_database
 from anabranch.config.loader import load_settings
 from services.generations.reindex import start_rebuild
@@ -13,6 +11,7 @@ from services.generations.service import remove_generation
 from sql.operations.integrity import compute_checksum
 from streams.kafka.client import KafkaClientSettings
 from tests.support.database_copies import copy_keys
+from tests.support.kafka_fixture import list_topics
 from tests.support.log_backends import on_kafka
 from tests.support.pipeline import run_pipeline
 from tests.support.reindex_cases import (
@@ -74,12 +73,3 @@ async def are_generation_topics_deleted(kafka: KafkaClientSettings, generation: 
     there = list_topics(kafka)
     assert {"ocr_done", "chunked", "embedded", "entities"} <= there
     return not any(topic.endswith(f".{generation}") for topic in there)
-
-
-def list_topics(kafka: KafkaClientSettings) -> set[str]:
-    found = AdminClient({**kafka.to_librdkafka_config()}).list_topics(timeout=60).topics
-    return {
-        name.removeprefix(kafka.topic_prefix)
-        for name in found
-        if name.startswith(kafka.topic_prefix)
-    }

@@ -7,10 +7,7 @@ import json
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +21,7 @@ from anabranch.config.overrides import Overrides
 from streams.kafka.broker import get_default_jars_dir
 from streams.kafka.client import KafkaClientSettings
 from tests.fakes.null_embedder import NullEmbedder
+from tests.fakes.web_server import fake_web
 
 pytestmark = pytest.mark.kafka
 
@@ -59,20 +57,9 @@ def shop(
 
 
 @pytest.fixture
-def web(tmp_path: Path) -> Iterator[str]:
-    folder = tmp_path / "web"
-    folder.mkdir()
-    (folder / "tides.html").write_text(
-        "<html><body><h1>Tides</h1><p>High water comes at noon.</p></body></html>"
-    )
-    with ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)
-    ) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+def web() -> Iterator[str]:
+    with fake_web() as address:
+        yield address.removeprefix("http://")
 
 
 @pytest.fixture

@@ -11,13 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from anabranch.cli import main
 from anabranch.config.loader import load_settings
@@ -39,6 +33,7 @@ from schemas.topics import (
 from streams.kafka.client import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog
 from tests.support.eventually import eventually
+from tests.support.kafka_fixture import alter_topics
 
 PARTITIONS = 2
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -77,20 +72,7 @@ async def alter_topic_configs(
     kafka_settings: KafkaClientSettings, topics: Mapping[str, Mapping[str, str]]
 ) -> None:
     """Alter configs as an operator does and wait until the cluster shows them."""
-    admin = AdminClient({"bootstrap.servers": kafka_settings.bootstrap_servers})
-    resources = []
-    for topic, settings in topics.items():
-        entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in settings.items()
-        ]
-        resources.append(
-            ConfigResource(
-                ResourceType.TOPIC, kafka_settings.topic_prefix + topic, incremental_configs=entries
-            )
-        )
-    for future in admin.incremental_alter_configs(resources).values():
-        await asyncio.wrap_future(future)
+    alter_topics(kafka_settings, topics)
     log = KafkaLog(kafka_settings)
 
     async def are_settings_visible() -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
@@ -29,12 +28,13 @@ from tests.support.erasure import (
     erase,
 )
 from tests.support.eventually import eventually
-from tests.support.kafka_fixture import require_kafka, run_broker
+from tests.support.kafka_fixture import alter_topics, list_topics, require_kafka, run_broker
 from tests.support.simulated_table import TOPIC, SimulatedTable
 
 pytestmark = pytest.mark.kafka
 
 CANARIES = (CANARY, METADATA_CANARY)
+UNCOMPRESSED = {"compression.type": "uncompressed"}
 SHORT_RETENTION = {"retention.ms": "1000", "segment.ms": "1000", "file.delete.delay.ms": "0"}
 
 
@@ -59,36 +59,6 @@ def settings(tmp_path: Path, kafka_settings: KafkaClientSettings) -> Settings:
         "kafka.partitions=2",
     ]
     return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *kafka])
-
-
-def alter_topics(
-    kafka: KafkaClientSettings, topics: Iterable[str], values: Mapping[str, str]
-) -> None:
-    """Alter topic configs as an operator does with kafka-configs.sh."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in values.items()
-    ]
-    changes = [
-        ConfigResource(
-            ConfigResource.Type.TOPIC, kafka.topic_prefix + topic, incremental_configs=entries
-        )
-        for topic in topics
-    ]
-    for future in admin.incremental_alter_configs(changes).values():
-        future.result()
-
-
-def list_topics(kafka: KafkaClientSettings) -> set[str]:
-    found = (
-        AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=60).topics
-    )
-    return {
-        name.removeprefix(kafka.topic_prefix)
-        for name in found
-        if name.startswith(kafka.topic_prefix)
-    }
 
 
 def produce(
@@ -171,11 +141,8 @@ async def test_broker_files_contain_no_erased_text(
     async with run_system(settings, database, overrides) as world:
         log = world.worker.storage.log
         await log.create_topics({TOPIC: 1}, retention_ms={})
-        alter_topics(
-            kafka_settings,
-            await asyncio.to_thread(list_topics, kafka_settings) - {"chunked"},
-            {"compression.type": "uncompressed"},
-        )
+        topics = await asyncio.to_thread(list_topics, kafka_settings) - {"chunked"}
+        alter_topics(kafka_settings, dict.fromkeys(topics, UNCOMPRESSED))
         pool = world.worker.storage.pool
         erased = await world.ingest_until_searchable(
             CANARY_TEXT,
@@ -266,7 +233,7 @@ async def test_broker_files_contain_no_erased_text(
         ]
         assert (await world.http.get(f"/v1/documents/{erased['document_id']}")).status_code == 404
 
-        alter_topics(kafka_settings, ["raw", "outcomes"], SHORT_RETENTION)
+        alter_topics(kafka_settings, dict.fromkeys(["raw", "outcomes"], SHORT_RETENTION))
         second = await erase(world, "tenant", "default")
         assert first["removed"]["dead_letters"] == 1 and second["removed"]["dead_letters"] == 2
         assert datetime.fromisoformat(second["raw_until"]) - datetime.fromisoformat(

@@ -14,6 +14,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from streams.kafka.broker import Broker, find_missing_prerequisite
 from streams.kafka.client import KafkaClientSettings
@@ -91,3 +98,25 @@ def kafka_bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def kafka_settings(kafka_bootstrap: str) -> KafkaClientSettings:
     return KafkaClientSettings(kafka_bootstrap, topic_prefix=f"test-{uuid4().hex[:12]}.")
+
+
+def list_topics(kafka: KafkaClientSettings) -> set[str]:
+    """Return the topics with the prefix, without it."""
+    found = AdminClient({**kafka.to_librdkafka_config()}).list_topics(timeout=60).topics
+    prefix = kafka.topic_prefix
+    return {name.removeprefix(prefix) for name in found if name.startswith(prefix)}
+
+
+def alter_topics(kafka: KafkaClientSettings, topics: Mapping[str, Mapping[str, str]]) -> None:
+    """Alter the settings of topics as an operator does with kafka-configs.sh."""
+    resources = []
+    for topic, settings in topics.items():
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in settings.items()
+        ]
+        name = kafka.topic_prefix + topic
+        resources.append(ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries))
+    admin = AdminClient({**kafka.to_librdkafka_config()})
+    for future in admin.incremental_alter_configs(resources).values():
+        future.result()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.process.shutdown import exit_process, run_until_stopped
@@ -57,21 +56,17 @@ class RecordingSink:
 class KafkaWorkerOrders:
     settings: KafkaClientSettings
     notes: str
-    topics: Sequence[str]
+    topic: str
 
 
 def run_kafka_worker(orders: KafkaWorkerOrders) -> None:
     """Run in a separate process until stopped."""
-    exit_process(asyncio.run(run_until_stopped(_run_subscriptions(orders))))
+    exit_process(asyncio.run(run_until_stopped(_run_subscription(orders))))
 
 
-async def _run_subscriptions(orders: KafkaWorkerOrders) -> None:
+async def _run_subscription(orders: KafkaWorkerOrders) -> None:
     notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     subscriber = FaustSubscriber(orders.settings, session_timeout_s=6)
-    async with asyncio.TaskGroup() as tasks:
-        for topic in orders.topics:
-            tasks.create_task(
-                subscriber.subscribe(
-                    f"stage-{topic}", topic, lambda partition: RecordingSink(partition, notes)
-                ).run()
-            )
+    await subscriber.subscribe(
+        "g", orders.topic, lambda partition: RecordingSink(partition, notes)
+    ).run()

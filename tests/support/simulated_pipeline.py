@@ -51,7 +51,7 @@ from streams.partition_sink import PartitionLimits, PartitionSink
 from streams.publisher import Publisher, build_raw_record
 from streams.retry import Backoff
 from streams.runner import StageRunner
-from streams.stage import NoInstrumentation, Stage
+from streams.stage import Instrumentation, Stage
 from streams.stage_chain import ChainedRunner, ChainLink, StageChain
 from tests.fakes.memory_ledger import MemoryLedger, MemoryMemo
 
@@ -396,7 +396,7 @@ class SimulatedPipeline:
             self.ports,
             publisher,
             self.codec,
-            NoInstrumentation(),
+            Instrumentation(),
         )
         chained_records = ChainedRecords(self.ledger) if self.chain_log == "records" else None
         runner = (

@@ -27,6 +27,7 @@ from streams.publisher import build_raw_record
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PAYLOAD = {"external_id": "contract-17", "content": {"text": "hello"}}
+BODY = json.dumps(PAYLOAD).encode()
 HEADERS = {
     "ce_specversion": b"1.0",
     "ce_id": b"e1",
@@ -35,6 +36,12 @@ HEADERS = {
     "content-type": b"application/json",
 }
 
+ENVELOPE: dict[str, Any] = {
+    "specversion": "1.0",
+    "id": "e1",
+    "source": "shop",
+    "type": "document.received.v1",
+}
 STRUCTURED = {"Content-Type": b"application/cloudevents+json; charset=utf-8"}
 
 
@@ -45,22 +52,15 @@ def make_stored_record(
 
 
 def make_structured_record(**change: Any) -> StoredRecord:
-    envelope = {
-        "specversion": "1.0",
-        "id": "e1",
-        "source": "shop",
-        "type": "document.received.v1",
-        "data": PAYLOAD,
-    } | change
+    envelope = ENVELOPE | {"data": PAYLOAD} | change
     return make_stored_record(json.dumps(envelope).encode(), STRUCTURED)
 
 
 async def test_byte_order_mark_is_no_part_of_a_record() -> None:
-    payload = json.dumps(PAYLOAD).encode()
-    plain = await Codec().decode(make_stored_record(payload, HEADERS))
+    plain = await Codec().decode(make_stored_record(BODY, HEADERS))
     structured = make_structured_record()
     for marked in (
-        make_stored_record(b"\xef\xbb\xbf" + payload, HEADERS),
+        make_stored_record(b"\xef\xbb\xbf" + BODY, HEADERS),
         make_stored_record(b"\xef\xbb\xbf" + (structured.record.value or b""), STRUCTURED),
     ):
         event = await Codec().decode(marked)
@@ -68,7 +68,7 @@ async def test_byte_order_mark_is_no_part_of_a_record() -> None:
 
 
 async def test_binary_and_structured_mode_decode_to_same_event() -> None:
-    binary = await Codec().decode(make_stored_record(json.dumps(PAYLOAD).encode(), HEADERS))
+    binary = await Codec().decode(make_stored_record(BODY, HEADERS))
     assert binary == await Codec().decode(make_structured_record())
     assert binary.id == make_received_id("default", "shop", "e1")
     assert binary.data == DocumentReceived(external_id="contract-17", content=Content(text="hello"))
@@ -76,13 +76,7 @@ async def test_binary_and_structured_mode_decode_to_same_event() -> None:
 
 async def test_data_base64_is_decoded_as_payload() -> None:
     payload = base64.b64encode(json.dumps(PAYLOAD, indent=2).encode()).decode()
-    envelope = {
-        "specversion": "1.0",
-        "id": "e1",
-        "source": "shop",
-        "type": "document.received.v1",
-        "data_base64": payload,
-    }
+    envelope = ENVELOPE | {"data_base64": payload}
     assert await Codec().decode(
         make_stored_record(json.dumps(envelope).encode(), STRUCTURED)
     ) == await Codec().decode(make_structured_record())
@@ -102,7 +96,7 @@ async def test_data_base64_is_decoded_as_payload() -> None:
 async def test_empty_attribute_is_reported_missing_in_both_modes(name: str) -> None:
     for record in (
         make_structured_record(**{name: ""}),
-        make_stored_record(json.dumps(PAYLOAD).encode(), HEADERS | {f"ce_{name}": b""}),
+        make_stored_record(BODY, HEADERS | {f"ce_{name}": b""}),
     ):
         with pytest.raises(MalformedEvent, match=f"missing.*{name}"):
             await Codec().decode(record)
@@ -110,9 +104,7 @@ async def test_empty_attribute_is_reported_missing_in_both_modes(name: str) -> N
 
 async def test_lowercase_rfc3339_time_is_accepted() -> None:
     event = await Codec().decode(
-        make_stored_record(
-            json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"2026-03-01t00:00:00z"}
-        )
+        make_stored_record(BODY, HEADERS | {"ce_time": b"2026-03-01t00:00:00z"})
     )
     assert event.time == NOW
 
@@ -180,31 +172,15 @@ async def test_submission_is_a_raw_producer_record() -> None:
         (b'{"content": {"text": "a"}, "extern_id": "typo"}', HEADERS, "extern_id"),
         (b"{}", HEADERS | {"ce_type": b"document.eaten.v1"}, "document.received.v1"),
         (b"{}", HEADERS | {"ce_type": b"document.received.v9"}, "newest is v1"),
-        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"three"}, "ce_sequence 'three'"),
-        (
-            json.dumps(PAYLOAD).encode(),
-            HEADERS | {"ce_sequence": b"-1"},
-            "ce_sequence -1 is outside",
-        ),
-        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"yesterday"}, "ce_time 'yesterday'"),
-        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_source": b"\xff"}, "ce_source is not UTF-8"),
-        (
-            json.dumps(PAYLOAD).encode(),
-            HEADERS | {"ce_id": b"i" * 1025},
-            "ce_id has 1025 bytes; 1024 are allowed",
-        ),
-        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"1_000"}, "ce_sequence '1_000'"),
-        (
-            json.dumps(PAYLOAD).encode(),
-            HEADERS | {"ce_sequence": "\u0663".encode()},
-            "is not an integer",
-        ),
-        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"9" * 5000}, "outside 0"),
-        (
-            json.dumps(PAYLOAD).encode(),
-            HEADERS | {"ce_specversion": b"0.3"},
-            "CloudEvents version '0.3'",
-        ),
+        (BODY, HEADERS | {"ce_sequence": b"three"}, "ce_sequence 'three'"),
+        (BODY, HEADERS | {"ce_sequence": b"-1"}, "ce_sequence -1 is outside"),
+        (BODY, HEADERS | {"ce_time": b"yesterday"}, "ce_time 'yesterday'"),
+        (BODY, HEADERS | {"ce_source": b"\xff"}, "ce_source is not UTF-8"),
+        (BODY, HEADERS | {"ce_id": b"i" * 1025}, "ce_id has 1025 bytes; 1024 are allowed"),
+        (BODY, HEADERS | {"ce_sequence": b"1_000"}, "ce_sequence '1_000'"),
+        (BODY, HEADERS | {"ce_sequence": "\u0663".encode()}, "is not an integer"),
+        (BODY, HEADERS | {"ce_sequence": b"9" * 5000}, "outside 0"),
+        (BODY, HEADERS | {"ce_specversion": b"0.3"}, "CloudEvents version '0.3'"),
         (
             b'{"content": {"text": "a"}, "metadata": {"a": NaN}}',
             HEADERS,

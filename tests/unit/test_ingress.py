@@ -71,6 +71,30 @@ async def run_ingress(
     return statements[0].data
 
 
+def make_document(text: str = "x", name: str | None = "a") -> DocumentReceived:
+    return DocumentReceived(external_id=name, content=Content(text=text))
+
+
+def make_upload(storage_key: str) -> DocumentReceived:
+    return DocumentReceived(content=Content(storage_key=storage_key))
+
+
+def make_staged_key(event_id: str) -> str:
+    return f"uploads/default/api/{make_received_id('default', 'shop', event_id)}/x"
+
+
+@dataclass
+class FixedRevision:
+    latest: LatestRevision
+
+    async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision:
+        return self.latest
+
+
+NUMBERED = FixedRevision(LatestRevision(True, "a", (1, 77, 0, 3)))
+UNNUMBERED = FixedRevision(LatestRevision(False, "a", (1, 3)))
+
+
 async def test_content_is_stored_under_tenant_document_and_hash(world: SimulatedPipeline) -> None:
     accepted: DocumentAccepted = await run_ingress(
         world,
@@ -106,12 +130,8 @@ async def test_numbered_source_owns_and_orders_its_documents(world: SimulatedPip
 async def test_unnumbered_withdrawal_sorts_after_last_numbered_change(
     world: SimulatedPipeline,
 ) -> None:
-    class Known:
-        async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision:
-            return LatestRevision(True, "a", (1, 77, 0))
-
     removed: DocumentRemoved = await run_ingress(
-        world, DocumentWithdrawn(document_id=str(UUID(int=4))), latest_revisions=Known()
+        world, DocumentWithdrawn(document_id=str(UUID(int=4))), latest_revisions=NUMBERED
     )
     assert removed.order == [1, 77, 1]
     assert removed.external_id == "a"
@@ -123,71 +143,32 @@ async def test_unnumbered_withdrawal_sorts_after_last_numbered_change(
         (DocumentReceived(content=Content(text="")), IngressLimits(), "EMPTY_DOCUMENT"),
         (DocumentReceived(content=Content(base64="%%%")), IngressLimits(), "NOT_BASE64"),
         (DocumentReceived(content=Content(base64="é")), IngressLimits(), "NOT_BASE64"),
-        (
-            DocumentReceived(content=Content(text="x" * 11)),
-            IngressLimits(inline_bytes=10),
-            "INLINE_TOO_LARGE",
-        ),
-        (
-            DocumentReceived(content=Content(text="x" * 11)),
-            IngressLimits(max_bytes=10),
-            "TOO_LARGE",
-        ),
-        (
-            DocumentReceived(content=Content(storage_key="uploads/other/file")),
-            IngressLimits(),
-            "FORBIDDEN_KEY",
-        ),
-        (
-            DocumentReceived(content=Content(storage_key="uploads/default/../other/file")),
-            IngressLimits(),
-            "FORBIDDEN_KEY",
-        ),
-        (
-            DocumentReceived(content=Content(storage_key="uploads/default/nothing")),
-            IngressLimits(),
-            "NO_SUCH_BLOB",
-        ),
-        (
-            DocumentReceived(
-                content=Content(
-                    storage_key=f"uploads/default/api/{make_received_id('default', 'shop', 'e2')}/x"
-                )
-            ),
-            IngressLimits(),
-            "FORBIDDEN_KEY",
-        ),
-        (
-            DocumentReceived(
-                content=Content(
-                    storage_key=f"uploads/default/api/{make_received_id('default', 'shop', 'e1')}/x"
-                )
-            ),
-            IngressLimits(),
-            "NO_SUCH_BLOB",
-        ),
+        (make_document("x" * 11), IngressLimits(inline_bytes=10), "INLINE_TOO_LARGE"),
+        (make_document("x" * 11), IngressLimits(max_bytes=10), "TOO_LARGE"),
+        (make_upload("uploads/other/file"), IngressLimits(), "FORBIDDEN_KEY"),
+        (make_upload("uploads/default/../other/file"), IngressLimits(), "FORBIDDEN_KEY"),
+        (make_upload("uploads/default/nothing"), IngressLimits(), "NO_SUCH_BLOB"),
+        (make_upload(make_staged_key("e2")), IngressLimits(), "FORBIDDEN_KEY"),
+        (make_upload(make_staged_key("e1")), IngressLimits(), "NO_SUCH_BLOB"),
         (
             DocumentReceived(tenant="theirs", content=Content(text="x")),
             IngressLimits(tenants_by_source={"shop": frozenset({"ours"})}),
             "FORBIDDEN_TENANT",
         ),
         (
-            DocumentReceived(content=Content(text="x")),
+            make_document(),
             IngressLimits(tenants_by_source={"else": frozenset({"default"})}),
             "FORBIDDEN_TENANT",
         ),
         (DocumentWithdrawn(document_id="no-uuid"), IngressLimits(), "MALFORMED_EVENT"),
-        (
-            DocumentReceived(external_id="é" * 1000, content=Content(text="x")),
-            IngressLimits(),
-            "MALFORMED_EVENT",
-        ),
+        (make_document(name="é" * 1000), IngressLimits(), "MALFORMED_EVENT"),
         (DocumentWithdrawn(document_id=str(UUID(int=4))), IngressLimits(), "NOT_FOUND"),
+        (DocumentAmended(document_id=str(UUID(int=4)), title="t"), IngressLimits(), "NOT_FOUND"),
     ],
 )
 async def test_invalid_event_is_refused_with_code(
     world: SimulatedPipeline,
-    data: DocumentReceived | DocumentWithdrawn,
+    data: DocumentReceived | DocumentAmended | DocumentWithdrawn,
     limits: IngressLimits,
     code: str,
 ) -> None:
@@ -224,25 +205,15 @@ async def test_amendment_contains_only_given_fields(world: SimulatedPipeline) ->
 async def test_unnumbered_amendment_sorts_between_correction_and_withdrawal(
     world: SimulatedPipeline,
 ) -> None:
-    class Known:
-        async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision:
-            return LatestRevision(True, "a", (1, 77, 0, 3))
-
     by_id = DocumentAmended(document_id=str(UUID(int=4)), title="t")
     first, second = [
-        (await run_ingress(world, by_id, offset=offset, latest_revisions=Known())).order
+        (await run_ingress(world, by_id, offset=offset, latest_revisions=NUMBERED)).order
         for offset in (5, 6)
     ]
     assert [1, 77, 0, 3] < first < second < [1, 77, 1]
     assert (
-        await run_ingress(world, by_id, envelope={"sequence": 78}, latest_revisions=Known())
+        await run_ingress(world, by_id, envelope={"sequence": 78}, latest_revisions=NUMBERED)
     ).order == [1, 78, 0]
-
-
-async def test_amendment_of_unknown_document_id_is_retried(world: SimulatedPipeline) -> None:
-    with pytest.raises(TransientError) as raised:
-        await run_ingress(world, DocumentAmended(document_id=str(UUID(int=4)), title="t"))
-    assert raised.value.code == "NOT_FOUND"
 
 
 async def expect_refusal(world: SimulatedPipeline, data: Any, **given: Any) -> str:
@@ -250,17 +221,6 @@ async def expect_refusal(world: SimulatedPipeline, data: Any, **given: Any) -> s
         await run_ingress(world, data, **given)
     assert caught.value.remedy
     return caught.value.code
-
-
-def make_document(text: str = "x", name: str | None = "a") -> DocumentReceived:
-    return DocumentReceived(external_id=name, content=Content(text=text))
-
-
-class UnnumberedRevisions:
-    """A document without numbers."""
-
-    async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision:
-        return LatestRevision(False, "a", (1, 3))
 
 
 async def test_epoch_above_declared_is_refused(world: SimulatedPipeline) -> None:
@@ -306,7 +266,7 @@ async def test_change_of_unnumbered_document_ignores_sequence(
         world,
         change(document_id=str(UUID(int=4)), **named),
         envelope={"sequence": 2**62},
-        latest_revisions=UnnumberedRevisions(),
+        latest_revisions=UNNUMBERED,
         offset=9,
     )
     assert (found.order, found.numbered) == ([1, 9], False)
@@ -333,13 +293,11 @@ async def test_document_of_another_source_is_not_changed(world: SimulatedPipelin
         DocumentAmended(external_id="a", title="t"),
     ):
         assert (
-            await expect_refusal(world, data, source="evil", latest_revisions=UnnumberedRevisions())
+            await expect_refusal(world, data, source="evil", latest_revisions=UNNUMBERED)
             == "FOREIGN_DOCUMENT"
         )
     assert isinstance(
-        await run_ingress(
-            world, DocumentWithdrawn(external_id="a"), latest_revisions=UnnumberedRevisions()
-        ),
+        await run_ingress(world, DocumentWithdrawn(external_id="a"), latest_revisions=UNNUMBERED),
         DocumentRemoved,
     )
 
@@ -369,7 +327,7 @@ async def test_api_may_change_documents_of_any_source(world: SimulatedPipeline) 
         world,
         DocumentAmended(external_id="a", title="t"),
         **api,
-        latest_revisions=UnnumberedRevisions(),
+        latest_revisions=UNNUMBERED,
     )
     await run_ingress(world, make_document("z"), offset=6)
     await run_ingress(world, make_document("y"), **api)

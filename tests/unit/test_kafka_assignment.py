@@ -310,45 +310,35 @@ async def test_dropped_message_is_fetched_again(world: AssignmentHarness, lost: 
     assert world.delivered_offsets == [0, 1, 2, 3, 4, 5] and world.consumer.gaps == []
 
 
-async def test_offset_gap_is_accepted_after_second_fetch(world: AssignmentHarness) -> None:
+@pytest.mark.parametrize(
+    ("fetches", "inflight_end", "delivered", "gap"),
+    [
+        pytest.param([(0, 3, 4), (3, 4, 5)], 5, [0, 3, 4, 5], (1, 3), id="missing in both fetches"),
+        pytest.param(
+            [(1, 2), (5, 6), (5, 6)], 3, [5, 6], (0, 5), id="retention deletes all of the first"
+        ),
+        pytest.param(
+            [(3, 4, 5, 6, 7, 8), (6, 7, 8), (6, 7, 8)], None, [6, 7, 8], (0, 6), id="more expires"
+        ),
+        pytest.param([(7,), (4, 5), (4, 5)], None, [4, 5], (0, 4), id="the refetch finds a lower"),
+    ],
+)
+async def test_offset_gap_is_accepted_after_second_fetch(
+    world: AssignmentHarness,
+    fetches: list[tuple[int, ...]],
+    inflight_end: int | None,
+    delivered: list[int],
+    gap: tuple[int, int],
+) -> None:
     world.begin(1)
     world.assignment.set_starts({FIRST_PARTITION: 0})
-    world.deliver(FakeMessage(0), FakeMessage(3), FakeMessage(4))
-    world.consumer.seeks[0][1].set_result(5)
-    await asyncio.sleep(0)
-    world.deliver(FakeMessage(3), FakeMessage(4), FakeMessage(5))
-    assert world.delivered_offsets == [0, 3, 4, 5] and world.consumer.gaps == [(1, 3)]
-
-
-async def test_retention_may_delete_all_fetched_records(world: AssignmentHarness) -> None:
-    world.begin(1)
-    world.assignment.set_starts({FIRST_PARTITION: 0})
-    world.deliver(FakeMessage(1), FakeMessage(2))
-    world.consumer.seeks[0][1].set_result(3)
-    await asyncio.sleep(0)
-    world.deliver(FakeMessage(5), FakeMessage(6))
-    world.deliver(FakeMessage(5), FakeMessage(6))
-    assert world.delivered_offsets == [5, 6] and world.consumer.gaps == [(0, 5)]
-
-
-async def test_records_expired_meanwhile_are_not_awaited(world: AssignmentHarness) -> None:
-    world.begin(1)
-    world.assignment.set_starts({FIRST_PARTITION: 0})
-    for first in (3, 6, 6):
-        world.deliver(*(FakeMessage(offset) for offset in range(first, 9)))
-    assert world.delivered_offsets == [6, 7, 8] and world.consumer.gaps == [(0, 6)]
-
-
-async def test_lower_offset_found_on_refetch_is_delivered(world: AssignmentHarness) -> None:
-    world.begin(1)
-    world.assignment.set_starts({FIRST_PARTITION: 0})
-    world.deliver(FakeMessage(7))
-    world.deliver(FakeMessage(4), FakeMessage(5))
-    world.deliver(FakeMessage(4), FakeMessage(5))
-    assert world.delivered_offsets == [4, 5] and [back for back, _ in world.consumer.seeks] == [
-        0,
-        0,
-    ]
+    for number, offsets in enumerate(fetches):
+        if number == 1 and inflight_end is not None:
+            world.consumer.seeks[0][1].set_result(inflight_end)
+            await asyncio.sleep(0)
+        world.deliver(*map(FakeMessage, offsets))
+    assert world.delivered_offsets == delivered and world.consumer.gaps == [gap]
+    assert {start for start, _ in world.consumer.seeks} == {gap[0]}
 
 
 async def test_failed_seek_fails_assignment(world: AssignmentHarness) -> None:

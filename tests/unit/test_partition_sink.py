@@ -28,7 +28,7 @@ from streams.partition_sink import ByteBudget, PartitionLimits, PartitionSink
 from streams.publisher import Publisher
 from streams.retry import Backoff
 from streams.runner import StageRunner, WorkItem
-from streams.stage import Emission, NoInstrumentation, PendingEvent, Stage
+from streams.stage import Emission, Instrumentation, PendingEvent, Stage
 from streams.stage_consumer import StageConsumer
 from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
@@ -108,7 +108,7 @@ class GatedRunner:
 
     stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
     gate: asyncio.Event = field(default_factory=asyncio.Event)
-    observer: NoInstrumentation = field(default_factory=NoInstrumentation)
+    observer: Instrumentation = field(default_factory=Instrumentation)
     released: list[int] = field(default_factory=list)
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
@@ -136,11 +136,10 @@ class RecordingPartition:
 
 @asynccontextmanager
 async def open_sink(
-    runner: GatedRunner, together: ByteBudget | None = None
+    runner: Any, together: ByteBudget | None = None, limits: PartitionLimits = BOUNDS
 ) -> AsyncIterator[tuple[PartitionSink, RecordingPartition]]:
-    calls, unused = RecordingPartition(), pytest.fail
-    untyped: Any = runner
-    opened = PartitionSink(untyped, calls, lambda error: unused(repr(error)), BOUNDS, together)
+    calls = RecordingPartition()
+    opened = PartitionSink(runner, calls, lambda error: pytest.fail(repr(error)), limits, together)
     yield opened, calls
     await opened.close()
 
@@ -265,17 +264,15 @@ class SlowFirstFinishRunner(GatedRunner):
 
 
 async def test_concurrent_finishes_acknowledge_in_log_order() -> None:
-    runner, calls = SlowFirstFinishRunner(), RecordingPartition()
-    untyped: Any = runner
+    runner = SlowFirstFinishRunner()
     limits = replace(BOUNDS, finish_batch_records=2, concurrent_finishes=2)
-    sink = PartitionSink(untyped, calls, lambda error: pytest.fail(repr(error)), limits)
-    offer_records(sink, 1, 6)
-    await eventually(lambda: runner.finished, lambda finished: finished == [[2, 3], [4, 5]])
-    assert calls.acknowledged == []
-    runner.gate.set()
-    await wait_for_acknowledgement(calls, 6)
-    assert runner.finished[-1] == [0, 1]
-    await sink.close()
+    async with open_sink(runner, limits=limits) as (sink, calls):
+        offer_records(sink, 1, 6)
+        await eventually(lambda: runner.finished, lambda finished: finished == [[2, 3], [4, 5]])
+        assert calls.acknowledged == []
+        runner.gate.set()
+        await wait_for_acknowledgement(calls, 6)
+        assert runner.finished[-1] == [0, 1]
 
 
 @dataclass
@@ -338,21 +335,14 @@ class PruningRunner(GatedRunner):
 
 
 async def test_claims_below_committed_offset_are_pruned_one_round_late() -> None:
-    runner, calls = PruningRunner(), RecordingPartition()
+    runner = PruningRunner()
     runner.gate.set()
-    untyped: Any = runner
-    sink = PartitionSink(
-        untyped,
-        calls,
-        lambda error: pytest.fail(repr(error)),
-        PartitionLimits(prune_interval_records=2),
-    )
-    for number, committed_offset in enumerate((0, 0, 0, 0, 3, 3, 5, 5, 9, 9)):
-        calls.committed_offset = committed_offset
-        sink.offer(StoredRecord(Record("t", None, b"x"), Position("t", 0, number), EPOCH))
-        await wait_for_acknowledgement(calls, number + 1)
-        await asyncio.sleep(0)
-    await sink.close()
+    async with open_sink(runner, limits=PartitionLimits(prune_interval_records=2)) as (sink, calls):
+        for number, committed_offset in enumerate((0, 0, 0, 0, 3, 3, 5, 5, 9, 9)):
+            calls.committed_offset = committed_offset
+            sink.offer(StoredRecord(Record("t", None, b"x"), Position("t", 0, number), EPOCH))
+            await wait_for_acknowledgement(calls, number + 1)
+            await asyncio.sleep(0)
     assert runner.prune_offsets == [3, 5]
 
 
@@ -369,7 +359,7 @@ async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
             await neighbours.wait()
         return []
 
-    class Watched(NoInstrumentation):
+    class Watched(Instrumentation):
         def count_finished(self, stage: str, dead_letter_code: str | None) -> None:
             settled.add(dead_letter_code or "fine")
             if (
@@ -381,24 +371,20 @@ async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
     for name in ("a", "slow", "b"):
         await world.push(DocumentReceived(external_id=name, content=Content(text=name)), name)
     stage = Stage("probe", "raw", 1, "once_per_id", react=react, batch_size=8)
-    ledger: Any = world.ledger
-    log: Any = world.log
     runner = StageRunner(
         stage,
-        ledger,
-        log,
+        world.ledger,
+        world.log,
         world.ports,
         Publisher("probe", GENERATION, world.codec, lambda: EPOCH),
         world.codec,
         Watched(),
         backoff=Backoff(0, 0),
     )
-    calls = RecordingPartition("raw")
-    sink = PartitionSink(runner, calls, lambda error: pytest.fail(repr(error)), PartitionLimits())
-    for record in world.log.topics["raw"]:
-        sink.offer(record)
-    await wait_for_acknowledgement(calls, 3)
-    await sink.close()
+    async with open_sink(runner, limits=PartitionLimits()) as (sink, calls):
+        for record in world.log.topics["raw"]:
+            sink.offer(record)
+        await wait_for_acknowledgement(calls, 3)
     assert settled == {"fine"}
 
 

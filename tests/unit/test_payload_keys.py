@@ -181,43 +181,54 @@ async def test_key_store_outage_fails_all_waiting_calls(
     assert (await codec.encode(make_removed_event("x"), "accepted", "k")).value
 
 
-@pytest.mark.parametrize(
-    ("data", "topic"), [(DocumentIndexed(tenant="t", document_id=DOCUMENT), "outcomes")]
-)
-async def test_outcome_events_are_not_sealed(codec: Codec, data: EventData, topic: str) -> None:
-    record = await codec.encode(
-        Event(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t", DOCUMENT), topic, "k"
-    )
+async def test_outcome_events_are_not_sealed(codec: Codec) -> None:
+    data = DocumentIndexed(tenant="t", document_id=DOCUMENT)
+    event = Event(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t", DOCUMENT)
+    record = await codec.encode(event, "outcomes", "k")
     assert str(DOCUMENT).encode() in (record.value or b"")
 
 
-async def test_query_event_is_sealed_with_run_key(codec: Codec, store: MemoryKeyStore) -> None:
-    data = QueryReceived(
-        run_id=RUN, tenant="t", kind="query", request={"query": "canary"}, received_at=NOW
+def make_feedback(run_id: UUID | None) -> FeedbackGiven:
+    return FeedbackGiven(
+        feedback_id=UUID(int=8), tenant="t", given_at=NOW, run_id=run_id, note="canary"
     )
-    record = await codec.encode(
-        Event(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t"), "queries", str(RUN)
-    )
-    assert b"canary" not in (record.value or b"")
-    assert [key.subject for key in store.keys.values()] == [RUN]
 
 
-async def test_feedback_is_sealed_with_run_key_or_its_own(
-    codec: Codec, store: MemoryKeyStore
+@pytest.mark.parametrize(
+    ("data", "subject"),
+    [
+        (
+            QueryReceived(
+                run_id=RUN, tenant="t", kind="query", request={"query": "canary"}, received_at=NOW
+            ),
+            RUN,
+        ),
+        (make_feedback(RUN), RUN),
+        (make_feedback(None), UUID(int=8)),
+        (
+            EventDeadLettered(
+                stage="receive",
+                event_id=RUN,
+                tenant="t",
+                position=LogPosition(topic="raw", partition=0, offset=1),
+                code="BAD",
+                detail="canary",
+            ),
+            RUN,
+        ),
+    ],
+    ids=["a query", "feedback on a run", "feedback on none", "a dead letter without document"],
+)
+async def test_event_without_document_is_sealed_with_key_of_its_subject(
+    codec: Codec, store: MemoryKeyStore, data: EventData, subject: UUID
 ) -> None:
-    for run in (UUID(int=7), None):
-        feedback = FeedbackGiven(
-            feedback_id=UUID(int=8), tenant="t", given_at=NOW, run_id=run, note="canary"
-        )
-        record = await codec.encode(
-            Event(UUID(int=9), feedback, "anabranch/api", str(UUID(int=9)), NOW, "t"),
-            "feedback",
-            "k",
-        )
-        assert b"canary" not in (record.value or b"")
-        assert await store.fetch_current_ids("t", [run or feedback.feedback_id]) == [
-            UUID(record.headers["ce_keyid"].decode())
-        ]
+    event = Event(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t")
+    record = await codec.encode(event, data.topic, "k")
+    assert b"canary" not in (record.value or b"")
+    assert [key.subject for key in store.keys.values()] == [subject]
+    assert await store.fetch_current_ids("t", [subject]) == [
+        UUID(record.headers["ce_keyid"].decode())
+    ]
 
 
 async def test_tenant_may_disable_sealing_and_read_sealed_events(
@@ -277,26 +288,6 @@ async def test_valid_correlation_and_trace_ids_stay_readable(codec: Codec) -> No
         trace.encode(),
     )
     assert "ce_sealedids" not in record.headers
-
-
-async def test_dead_letter_without_document_has_its_own_key(
-    codec: Codec, store: MemoryKeyStore
-) -> None:
-    letter = EventDeadLettered(
-        stage="receive",
-        event_id=RUN,
-        tenant="t",
-        position=LogPosition(topic="raw", partition=0, offset=1),
-        code="BAD",
-        detail="canary",
-    )
-    record = await codec.encode(
-        Event(UUID(int=3), letter, "anabranch/receive", str(UUID(int=3)), NOW, "t"),
-        "dead_letters",
-        "k",
-    )
-    assert b"canary" not in (record.value or b"")
-    assert [key.subject for key in store.keys.values()] == [RUN]
 
 
 def make_signing_codec(store: MemoryKeyStore, plaintext_tenant: str = "") -> Codec:

@@ -25,7 +25,7 @@ from streams.partition_sink import FairQueue, PartitionLimits
 from streams.publisher import Publisher, build_raw_record
 from streams.retry import AttemptLimits, Backoff
 from streams.runner import StageRunner, WorkItem
-from streams.stage import Emission, NoInstrumentation, PendingEvent, Stage
+from streams.stage import Emission, Instrumentation, PendingEvent, Stage
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 
@@ -51,7 +51,7 @@ def make_runner(world: SimulatedPipeline, react: Any, **stage: Any) -> StageRunn
         world.ports,
         publisher,
         world.codec,
-        NoInstrumentation(),
+        Instrumentation(),
         backoff=Backoff(0, 0),
     )  # type: ignore[arg-type]
 
@@ -72,6 +72,14 @@ async def process_records(runner: StageRunner, records: list[StoredRecord]) -> l
     return works
 
 
+async def react_to_nothing(pending: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    return []
+
+
+def list_codes(works: Sequence[WorkItem]) -> list[str | None]:
+    return [work.dead_letter.data.code if work.dead_letter else None for work in works]
+
+
 async def test_bad_event_in_a_batch_is_isolated_by_bisection(world: SimulatedPipeline) -> None:
     async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         if any(item.event.data.external_id == "bad" for item in pending_events):
@@ -81,13 +89,7 @@ async def test_bad_event_in_a_batch_is_isolated_by_bisection(world: SimulatedPip
     works = await process_records(
         make_runner(world, react), await append_records(world, "a", "b", "bad", "c", "d")
     )
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
-        None,
-        None,
-        "BAD",
-        None,
-        None,
-    ]
+    assert list_codes(works) == [None, None, "BAD", None, None]
 
 
 async def test_engine_outage_is_retried_without_dead_letter(world: SimulatedPipeline) -> None:
@@ -167,9 +169,7 @@ async def test_event_refused_while_engine_answers_others_is_dead_lettered(
         )  # type: ignore[misc]
         await runner.react([work])
     await wait_until(stuck.done)
-    assert [work.dead_letter.data.code for work in [refused, *others] if work.dead_letter] == [
-        "ENGINE_UNAVAILABLE"
-    ]
+    assert list_codes([refused, *others]) == ["ENGINE_UNAVAILABLE", *[None] * 8]
     assert runner.engine_outage is None
 
 
@@ -262,11 +262,7 @@ async def test_events_of_timed_out_batch_are_retried_individually(world: Simulat
     works = await runner.claim(await append_records(world, "a", "slow", "b"))
     assert await runner.react(works) == works
     await asyncio.gather(*(runner.react([work]) for work in works))
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
-        None,
-        "DEADLINE_EXCEEDED",
-        None,
-    ]
+    assert list_codes(works) == [None, "DEADLINE_EXCEEDED", None]
     assert groups == [3, 1, 1, 1]
 
 
@@ -287,9 +283,6 @@ async def test_events_before_newer_version_are_claimed(world: SimulatedPipeline)
 
 
 async def test_same_id_with_different_payload_is_dead_lettered(world: SimulatedPipeline) -> None:
-    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        return []
-
     for text in ("one", "two"):
         world.log.store(
             await build_raw_record(
@@ -300,7 +293,7 @@ async def test_same_id_with_different_payload_is_dead_lettered(world: SimulatedP
                 codec=world.codec,
             )
         )
-    works = await process_records(make_runner(world, react), world.log.topics["raw"])
+    works = await process_records(make_runner(world, react_to_nothing), world.log.topics["raw"])
     assert works[0].dead_letter is None
     assert works[1].dead_letter is not None
     assert works[1].dead_letter.data.code == "DUPLICATE_ID"
@@ -315,24 +308,16 @@ async def test_event_rejected_by_database_is_dead_lettered_alone(world: Simulate
                 raise ValueError("out of range")
             return await world.memory_ledger.claim(stage, counts, events)
 
-    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        return []
-
-    runner = make_runner(world, react)
+    runner = make_runner(world, react_to_nothing)
     runner.ledger = Picky()  # type: ignore[assignment]
     works = await runner.claim(await append_records(world, "a", "bad", "b"))
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
-        None,
-        "BUG",
-        None,
-    ]
+    assert list_codes(works) == [None, "BUG", None]
 
 
 async def test_fair_queue_round_robins_documents(world: SimulatedPipeline) -> None:
-    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        return []
-
-    works = await make_runner(world, react).claim(await append_records(world, "a", "b", "c"))
+    works = await make_runner(world, react_to_nothing).claim(
+        await append_records(world, "a", "b", "c")
+    )
     fair_queue = FairQueue(max_in_flight=9, key=id)
     for work in [works[0]] * 5 + [works[1], works[2]]:
         fair_queue.add(work)
@@ -343,10 +328,9 @@ async def test_fair_queue_round_robins_documents(world: SimulatedPipeline) -> No
 async def test_fair_queue_limits_concurrent_reactions_per_document(
     world: SimulatedPipeline,
 ) -> None:
-    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        return []
-
-    long, short = await make_runner(world, react).claim(await append_records(world, "a", "b"))
+    long, short = await make_runner(world, react_to_nothing).claim(
+        await append_records(world, "a", "b")
+    )
     fair_queue = FairQueue(max_in_flight=2, key=id)
     for _ in range(4):
         fair_queue.add(long)
@@ -383,11 +367,7 @@ async def test_oversized_event_is_dead_lettered_and_neighbors_publish_once(
     works = await process_records(
         make_runner(world, react), await append_records(world, "a", "b", "c")
     )
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
-        None,
-        "EVENT_TOO_LARGE",
-        None,
-    ]
+    assert list_codes(works) == [None, "EVENT_TOO_LARGE", None]
     outcomes = [
         DocumentOutcome.model_validate_json(stored.record.value or b"")
         for stored in world.log.topics["outcomes"]
@@ -423,11 +403,7 @@ async def test_event_rejected_by_log_is_dead_lettered_alone(world: SimulatedPipe
     runner = make_runner(world, react)
     runner.event_log = Picky()  # type: ignore[assignment]
     works = await process_records(runner, await append_records(world, "a", "bad", "c"))
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
-        None,
-        "REFUSED",
-        None,
-    ]
+    assert list_codes(works) == [None, "REFUSED", None]
 
 
 async def test_decoder_bug_dead_letters_the_record_with_traceback(world: SimulatedPipeline) -> None:
@@ -437,17 +413,10 @@ async def test_decoder_bug_dead_letters_the_record_with_traceback(world: Simulat
                 raise ZeroDivisionError("in the codec")
             return await super().decode(stored)
 
-    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        return []
-
-    runner = make_runner(world, react)
+    runner = make_runner(world, react_to_nothing)
     runner.codec = Broken()
     works = await process_records(runner, await append_records(world, "a", "bad", "c"))
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
-        None,
-        "BUG",
-        None,
-    ]
+    assert list_codes(works) == [None, "BUG", None]
 
 
 async def test_failed_ingress_event_outcome_is_keyed_by_document(world: SimulatedPipeline) -> None:
@@ -463,11 +432,8 @@ async def test_failed_ingress_event_outcome_is_keyed_by_document(world: Simulate
 
 
 async def test_undecodable_record_outcome_is_keyed_by_event_id(world: SimulatedPipeline) -> None:
-    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        return []
-
     world.log.store(Record("raw", None, b"{", {}))
-    await process_records(make_runner(world, react), world.log.topics["raw"])
+    await process_records(make_runner(world, react_to_nothing), world.log.topics["raw"])
     (stored,), (dead_letter,) = world.log.topics["outcomes"], world.log.topics["dead_letters"]
     assert DocumentOutcome.model_validate_json(stored.record.value or b"").document_id is None
     assert (

@@ -13,7 +13,7 @@ from anabranch.composition.api import prepare_api
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import ExtractSettings, ModelSettings
-from streams.stage import NoInstrumentation
+from streams.stage import Instrumentation
 from tests.fakes.openai_server import FakeOpenAI
 from tests.journey.remote.corpus import (
     ALLOWANCE_QUESTION,
@@ -140,7 +140,7 @@ async def test_wrong_embedding_dimension_is_retried_and_reported(
         await asyncio.gather(working, return_exceptions=True)
 
 
-class RetryRecorder(NoInstrumentation):
+class RetryRecorder(Instrumentation):
     """Record the first retry of a reaction."""
 
     def __init__(self) -> None:
