@@ -494,5 +494,5 @@ class LiveSteps:
                 names_document=bool(inputs.named),
                 weigh_tokens=weigh_words if weighs_words and idf else None,
             )
-        query.usage.rerank_requests += reranked.requests
+        query.budget.rerank_requests += reranked.requests
         return reranked

@@ -215,11 +215,11 @@ async def test_timed_out_waiter_uses_answer_cached_meanwhile(
         0,
     )
 
-    async def hang() -> QueryOutcome[QueryResponse]:
+    async def hang() -> QueryOutcome:
         await asyncio.Event().wait()
         return outcome
 
-    async def answer() -> QueryOutcome[QueryResponse]:
+    async def answer() -> QueryOutcome:
         nonlocal n_calls
         n_calls += 1
         return outcome
