@@ -78,15 +78,6 @@ class DryRun:
     trace: Trace
 
 
-def list_ranked_passages(
-    query_context: QueryContext, result: RetrievalResult
-) -> list[DryRunPassage]:
-    return [
-        DryRunPassage(parent.parent_id, parent.document_id, parent.best.chunk.external_id)
-        for parent in list_best_parents(query_context, result.ranking)
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class EmbeddedTexts:
     vectors: Sequence[NDArray[np.float32]]
@@ -181,7 +172,10 @@ class Retriever:
             if isinstance(response, QueryResponse)
             else retrieval.relevance.refused and query.profile.answer.refuse
         )
-        passages = list_ranked_passages(query, retrieval)
+        passages = [
+            DryRunPassage(parent.parent_id, parent.document_id, parent.best.chunk.external_id)
+            for parent in list_best_parents(query, retrieval.ranking)
+        ]
         return DryRun(retrieval.generation, passages, refused, response.trace)
 
     def fingerprint_scores(self, profile: str) -> str:

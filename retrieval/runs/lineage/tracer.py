@@ -114,9 +114,7 @@ class LineageTracer:
             source=row.source,
             event_id=row.event_id,
             content_sha256=row.content_sha256,
-            hops=document_hops,
-            verified=not list_broken_hops(document_hops),
-            broken=list_broken_hops(document_hops),
+            **_summarize(document_hops),
         )
 
     async def read_text(self, caller: Principal, document_id: UUID, revision: int) -> str:
@@ -168,9 +166,7 @@ class LineageTracer:
             pages=citation.pages,
             spans=citation.spans,
             content_sha256=row.content_sha256,
-            hops=citation_hops,
-            verified=not list_broken_hops(citation_hops),
-            broken=list_broken_hops(citation_hops),
+            **_summarize(citation_hops),
         )
 
     async def _trace_chunk(
@@ -277,6 +273,11 @@ class LineageTracer:
         # Topic raw has limited retention, so a missing event is no fault there.
         reason = "expired: topic raw has limited retention"
         return replace(evidence, removal_reason=reason)
+
+
+def _summarize(document_hops: list[Hop]) -> dict[str, Any]:
+    broken = list_broken_hops(document_hops)
+    return {"hops": document_hops, "verified": not broken, "broken": broken}
 
 
 def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None) -> list[Hop]:
