@@ -16,11 +16,11 @@ from evaluation.metrics import (
     compute_judged_share,
     compute_overlap,
     compute_percentiles,
-    graded_ndcg,
-    graded_reciprocal_rank,
     list_judged_units,
     match_passages,
+    ndcg,
     paired_interval,
+    reciprocal_rank,
 )
 from evaluation.set_files import read_lines
 from schemas.channels import Channel
@@ -169,10 +169,8 @@ class JudgementCounts:
 
 # Over condensed lists, because neither generation's results are judged completely.
 COMPARISON_MEASURES: Mapping[str, Callable[[SideResult], float]] = {
-    "ndcg@10": lambda side: graded_ndcg(
-        TOP_K, list_judged_units(side.passages, side.grades), side.grades
-    ),
-    "mrr@10": lambda side: graded_reciprocal_rank(
+    "ndcg@10": lambda side: ndcg(TOP_K, list_judged_units(side.passages, side.grades), side.grades),
+    "mrr@10": lambda side: reciprocal_rank(
         TOP_K, list_judged_units(side.passages, side.grades), side.grades
     ),
 }

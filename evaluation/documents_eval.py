@@ -28,6 +28,7 @@ from rapidfuzz import fuzz
 
 from evaluation.metrics import SCHEMA_VERSION
 from evaluation.set_files import read_lines
+from retrieval.ranking.quote_candidates import split_cells
 from schemas.errors import AnabranchError
 
 # Possessive and tempered patterns keep matching linear on hostile Markdown.
@@ -112,7 +113,7 @@ def parse_tables(markdown: str) -> list[Grid]:
     for line in [*markdown.splitlines(), ""]:
         if line.strip().startswith("|"):
             if not _TABLE_DELIMITER.match(line):
-                rows.append(_split_row(line))
+                rows.append(split_cells(line))
         elif rows:
             tables.append(rows)
             rows = []
@@ -123,11 +124,6 @@ def parse_tables(markdown: str) -> list[Grid]:
             for table in _HTML_TABLE.findall(markdown)
         ),
     ]
-
-
-def _split_row(row: str) -> list[str]:
-    parts = re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))
-    return [part.replace("\\|", "|").strip() for part in parts]
 
 
 def list_cell_texts(markdown: str) -> list[str]:

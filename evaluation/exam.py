@@ -16,7 +16,7 @@ from math import sqrt
 from typing import Any
 from uuid import UUID
 
-from retrieval.question.answer_values import VALUE_PATTERNS
+from retrieval.question.answer_values import VALUE_PATTERNS, AnswerType
 from schemas.exams import Exam, ExamItem, ExamKind
 from schemas.ids import sha256_hex
 from sql.catalog.exams import DocumentLabel, ExamPassage
@@ -53,6 +53,7 @@ _LEADS: Mapping[str, Mapping[ExamKind, str]] = {
         "amount": "¿Cuánto: {subject}?",
     },
 }
+_GAPS: Sequence[tuple[ExamKind, AnswerType]] = (("amount", "money"), ("date", "date"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +116,8 @@ def _make_gaps(text: str) -> Iterator[tuple[ExamKind, str, str]]:
         if definition := _DEFINITION.search(sentence):
             yield "definition", f"“{definition['term'].strip()}”", ""
             continue
-        for kind, pattern in (
-            ("amount", VALUE_PATTERNS["money"]),
-            ("date", VALUE_PATTERNS["date"]),
-        ):
-            matches = list(pattern.finditer(sentence))
+        for kind, value_type in _GAPS:
+            matches = list(VALUE_PATTERNS[value_type].finditer(sentence))
             # Two values of a kind make the gap ambiguous.
             if len(matches) != 1:
                 continue
@@ -128,8 +126,7 @@ def _make_gaps(text: str) -> Iterator[tuple[ExamKind, str, str]]:
             half = MAX_CONTEXT_WORDS // 2
             words = [*before[-half:], "…", *after[:half]]
             if sum(any(map(str.isalpha, word)) for word in words) >= MIN_CONTEXT_WORDS:
-                gap: ExamKind = "amount" if kind == "amount" else "date"
-                yield gap, " ".join(words).strip("#*>-•… ").rstrip(".:;,"), ""
+                yield kind, " ".join(words).strip("#*>-•… ").rstrip(".:;,"), ""
                 break
 
 

@@ -14,24 +14,31 @@ from dataclasses import dataclass
 from functools import partial
 from math import log2
 from statistics import fmean
+from typing import TypeVar
 from uuid import UUID
 
 import numpy as np
 
-Measure = Callable[[Sequence[str], Collection[str]], float]
+Measure = Callable[[Sequence[str], Mapping[str, int]], float]
+IdT = TypeVar("IdT")
 Run = Mapping[str, Sequence[tuple[str, float]]]
 """Query id → (document id, score), best first."""
 
 
-def ndcg(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
-    gain = sum(1 / log2(rank + 1) for rank, item in enumerate(ranked[:k], 1) if item in relevant)
-    # At most k relevant items fit into the ideal ranking.
-    ideal = sum(1 / log2(rank + 1) for rank in range(1, min(k, len(relevant)) + 1))
-    return gain / ideal if ideal else 0.0
+def ndcg(k: int, ranked: Sequence[IdT], grades: Mapping[IdT, int]) -> float:
+    # Over all judgements, also of items that the ranking lacks.
+    ideal = _sum_discounted(sorted(grades.values(), reverse=True)[:k])
+    return _sum_discounted(grades.get(item, 0) for item in ranked[:k]) / ideal if ideal else 0.0
 
 
-def reciprocal_rank(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
-    return next((1 / rank for rank, item in enumerate(ranked[:k], 1) if item in relevant), 0.0)
+def _sum_discounted(gains: Iterable[int]) -> float:
+    return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, 1))
+
+
+def reciprocal_rank(k: int, ranked: Sequence[IdT], grades: Mapping[IdT, int]) -> float:
+    """Return the reciprocal rank of the first item with a grade of 1 or more."""
+    places = enumerate(ranked[:k], 1)
+    return next((1 / rank for rank, item in places if grades.get(item, 0) > 0), 0.0)
 
 
 def recall(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
@@ -50,7 +57,7 @@ def measure_queries(
 ) -> dict[str, float]:
     """Return the value of each judged query. A query without results has the value 0."""
     return {
-        query: measure([item for item, _ in run.get(query, ())], relevant_ids)
+        query: measure([item for item, _ in run.get(query, ())], dict.fromkeys(relevant_ids, 1))
         for query, relevant_ids in relevant.items()
         if relevant_ids
     }
@@ -153,21 +160,6 @@ def compute_judged_share(ranked: Sequence[RankedPassage], grades: Mapping[UUID, 
         passage.parent_id in grades or passage.document_id in grades for passage in ranked
     )
     return n_judged / len(ranked) if ranked else 0.0
-
-
-def graded_ndcg(k: int, units: Sequence[UUID], grades: Mapping[UUID, int]) -> float:
-    # Over all judgements, also of passages that the ranking lacks.
-    ideal = _sum_discounted(sorted(grades.values(), reverse=True)[:k])
-    return _sum_discounted(grades[unit] for unit in units[:k]) / ideal if ideal else 0.0
-
-
-def graded_reciprocal_rank(k: int, units: Sequence[UUID], grades: Mapping[UUID, int]) -> float:
-    """Return the reciprocal rank of the first unit with a grade of 1 or more."""
-    return next((1 / rank for rank, unit in enumerate(units[:k], 1) if grades[unit] > 0), 0.0)
-
-
-def _sum_discounted(gains: Iterable[int]) -> float:
-    return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
 
 SAMPLES, LEVEL = 10_000, 0.95

@@ -405,33 +405,19 @@ class LiveSteps:
                     fusion = fuse_candidates(inputs, chunks, profile)
         if profile.term_weights:
             with query.stopwatch.measure_step("terms"):
-                terms = await self._score_terms(query, snapshot, candidates, chunks)
+                graph = GraphProfile.model_validate(query.profile.get_channel("graph"))
+                seeds, today = candidates.linked_seeds, self.resources.clock().date()
+                facts = await snapshot.fetch_ranking_facts(
+                    query.caller.tenant,
+                    list(chunks),
+                    seeds,
+                    hops=graph.hops,
+                    fan_out=graph.fan_out,
+                )
+                terms = score_terms(facts, query.plan, seeds, profile, today)
             inputs = replace(inputs, terms=terms)
             fusion = fuse_candidates(inputs, chunks, profile)
         return candidates, inputs, fusion
-
-    async def _score_terms(
-        self,
-        query: QueryContext,
-        snapshot: IndexSnapshot,
-        candidates: ChannelCandidates,
-        chunks: Mapping[UUID, ChunkView],
-    ) -> Mapping[str, Mapping[UUID, float]]:
-        graph = GraphProfile.model_validate(query.profile.get_channel("graph"))
-        facts = await snapshot.fetch_ranking_facts(
-            query.caller.tenant,
-            list(chunks),
-            candidates.linked_seeds,
-            hops=graph.hops,
-            fan_out=graph.fan_out,
-        )
-        return score_terms(
-            facts,
-            query.plan,
-            candidates.linked_seeds,
-            query.profile.fusion,
-            self.resources.clock().date(),
-        )
 
     async def _follow_bridges(
         self,
@@ -494,5 +480,5 @@ class LiveSteps:
                 names_document=bool(inputs.named),
                 weigh_tokens=weigh_words if weighs_words and idf else None,
             )
-        query.usage.rerank_requests += reranked.requests
+        query.budget.rerank_requests += reranked.requests
         return reranked

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal
 
+from schemas.errors import AnabranchError
 from schemas.ids import sha256_hex
 from schemas.ports.engines import ChatOptions
 from schemas.prompts import PromptProfile
@@ -55,6 +56,13 @@ def extend_prompt(prompt: Prompt, name: Extension) -> Prompt:
 
 def _read_template(name: PromptName) -> str:
     return (files("retrieval") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def describe_failure(error: AnabranchError | TimeoutError, timeout_s: float) -> str:
+    """Return why a model gave no usable reply."""
+    if isinstance(error, AnabranchError):
+        return error.detail
+    return f"timed out after {timeout_s:g} s"
 
 
 def build_object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:

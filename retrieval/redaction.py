@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from engines.personal_identifiers import find_identifiers
+from engines.personal_identifiers import Identifier, find_identifiers
 from schemas.profiles import RedactionProfile
 from schemas.questions import QueryResponse, SearchResponse
 
@@ -62,7 +62,8 @@ class Redactor:
         self._last_pieces: set[str] = set()
         self._first_pieces: set[str] = set()
         self._question_terms: set[str] = set()
-        for identifier in self._find(question):
+        for found in self._find(question):
+            identifier = question[found.start : found.end]
             pieces = {*_TERM.findall(identifier), *re.findall(r"\w+", identifier)}
             self._question_terms |= {piece.lower() for piece in pieces}
             self._identifiers |= {
@@ -91,11 +92,7 @@ class Redactor:
         for part in parts:
             parts_by_document[part.document_id].append(part)
         for passage in _join_passages(passages):
-            identifiers = find_identifiers(
-                passage.text, self.profile.kinds, self.profile.phone_regions
-            )
-            self._remember([passage.text[item.start : item.end] for item in identifiers])
-            for item in identifiers:
+            for item in self._find(passage.text):
                 for part in parts_by_document[passage.document_id]:
                     cut = slice(
                         max(part.start - passage.start, item.start),
@@ -118,10 +115,8 @@ class Redactor:
         """Return the ranges to mask, in order."""
         if not self.is_active:
             return []
-        found = find_identifiers(text, self.profile.kinds, self.profile.phone_regions)
-        self._remember([text[item.start : item.end] for item in found])
         # Those that are found here too: the pattern fits no identifier that touches a word.
-        ranges = [(item.start, item.end) for item in found]
+        ranges = [(item.start, item.end) for item in self._find(text)]
         ranges += [match.span() for match in self._compile().finditer(text)]
         merged: list[tuple[int, int]] = []
         for start, end in sorted(ranges):
@@ -190,18 +185,14 @@ class Redactor:
             pieces.add(piece.strip())
             self._pattern = None
 
-    def _find(self, text: str) -> list[str]:
-        found = [
-            text[identifier.start : identifier.end]
-            for identifier in find_identifiers(text, self.profile.kinds, self.profile.phone_regions)
-        ]
-        self._remember(found)
-        return found
-
-    def _remember(self, identifiers: Collection[str]) -> None:
+    def _find(self, text: str) -> list[Identifier]:
+        """Find the identifiers of a text, and remember them."""
+        found = find_identifiers(text, self.profile.kinds, self.profile.phone_regions)
+        identifiers = {text[item.start : item.end] for item in found}
         if not self._identifiers.issuperset(identifiers):
-            self._identifiers.update(identifiers)
+            self._identifiers |= identifiers
             self._pattern = None
+        return found
 
 
 def _match_any(texts: Collection[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from uuid import UUID
@@ -15,7 +15,7 @@ from retrieval.answering.evidence import Evidence
 from retrieval.pipeline import Goal, LiveSteps, PipelineResult, run_pipeline
 from retrieval.profiles import ProfileCatalog
 from retrieval.question.query_plan import QueryPlan, plan_query, rewrite_by_rules
-from retrieval.ranking.passages import RankedParent, limit_per_document
+from retrieval.ranking.passages import RankedParent
 from retrieval.ranking.planning import rewrite_by_model
 from retrieval.ranking.query_context import (
     ModelBudget,
@@ -24,7 +24,7 @@ from retrieval.ranking.query_context import (
     Stopwatch,
     format_readers_key,
 )
-from retrieval.ranking.retrieval_result import RetrievalResult, get_numbers
+from retrieval.ranking.retrieval_result import RetrievalResult, list_best_parents
 from retrieval.redaction import Redactor
 from retrieval.runs.answer_cache import AnswerCache, AnswerKey
 from retrieval.runs.graph_summary import SummaryOutcome, build_summary_task
@@ -32,10 +32,8 @@ from retrieval.runs.recorded_run import RecordedRun
 from retrieval.runs.run_record import (
     PublishRunEvent,
     QueryOutcome,
-    ResponseT,
     build_query_answered,
     build_query_received,
-    build_run_record,
     discard_event,
 )
 from schemas.budgets import NO_PRICES, PriceTable
@@ -78,18 +76,6 @@ class DryRun:
     passages: Sequence[DryRunPassage]
     refused: bool
     trace: Trace
-
-
-def list_ranked_passages(
-    query_context: QueryContext, result: RetrievalResult
-) -> list[DryRunPassage]:
-    best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)[
-        : query_context.request.k
-    ]
-    return [
-        DryRunPassage(parent.parent_id, parent.document_id, parent.best.chunk.external_id)
-        for parent in best
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +121,9 @@ class Retriever:
         `generation` is the default when the request names none.
         """
         query_context = self._start_run(caller, request, run_id, generation)
-        return (await self._run_cached(query_context, self._run_search)).response
+        response = (await self._run_cached(query_context, "results")).response
+        assert isinstance(response, SearchResponse)
+        return response
 
     async def query(
         self,
@@ -151,12 +139,13 @@ class Retriever:
         Reports each step to `on_progress` and, with `stream`, the words of the model.
         """
         query_context = self._start_run(caller, request, run_id, generation, on_progress)
-        outcome = await self._run_cached(query_context, self._run_query)
+        outcome = await self._run_cached(query_context, "answer")
+        response, answered = outcome.response, outcome.answered_event
+        assert isinstance(response, QueryResponse)
         if not request.debug:
-            return outcome.response
-        answered = outcome.answered_event
+            return response
         debug = DebugInfo(candidates=answered.candidates, numbers=answered.numbers)
-        return outcome.response.model_copy(update={"debug": debug})
+        return response.model_copy(update={"debug": debug})
 
     async def embed(self, caller: Principal, model: str, texts: Sequence[str]) -> EmbeddedTexts:
         """Embed texts as passages of the index. Raises NotFound for another model than its own."""
@@ -183,7 +172,10 @@ class Retriever:
             if isinstance(response, QueryResponse)
             else retrieval.relevance.refused and query.profile.answer.refuse
         )
-        passages = list_ranked_passages(query, retrieval)
+        passages = [
+            DryRunPassage(parent.parent_id, parent.document_id, parent.best.chunk.external_id)
+            for parent in list_best_parents(query, retrieval.ranking)
+        ]
         return DryRun(retrieval.generation, passages, refused, response.trace)
 
     def fingerprint_scores(self, profile: str) -> str:
@@ -322,19 +314,15 @@ class Retriever:
             request.filters if infers_filters else None,
         )
 
-    async def _run_cached(
-        self,
-        query_context: QueryContext,
-        answer_fresh: Callable[[QueryContext], Awaitable[QueryOutcome[ResponseT]]],
-    ) -> QueryOutcome[ResponseT]:
+    async def _run_cached(self, query_context: QueryContext, goal: Goal) -> QueryOutcome:
         """Return a cached outcome or run the query.
 
         The answered event is published for this run in either case.
         """
         cache_key, stopwatch = make_cache_key(query_context), query_context.stopwatch
 
-        async def answer() -> QueryOutcome[ResponseT]:
-            outcome = await answer_fresh(query_context)
+        async def answer() -> QueryOutcome:
+            outcome = self._build_outcome(await self._run_pipeline(query_context, goal))
             # An erasure awaits the events of quick answers: see `DocumentEraser`.
             if stopwatch.get_timings_ms()["total"] > QUICK_MS:
                 await self._refuse_erased(outcome.answered_event)
@@ -381,35 +369,16 @@ class Retriever:
             steps = LiveSteps(self._resources)
             return await run_pipeline(query, steps, goal, model_uses=uses, depth=depth)
 
-    async def _run_search(self, query: QueryContext) -> QueryOutcome[SearchResponse]:
-        result = await self._run_pipeline(query, "results")
-        assert isinstance(result.response, SearchResponse)
-        version = None if result.query.budget.stopped else result.retrieval.snapshot_version
-        return QueryOutcome(result.response, self._build_answered(result), version)
-
-    async def _run_query(self, query: QueryContext) -> QueryOutcome[QueryResponse]:
-        result = await self._run_pipeline(query, "answer")
-        assert isinstance(result.response, QueryResponse)
+    def _build_outcome(self, result: PipelineResult) -> QueryOutcome:
+        query, retrieval, response = result.query, result.retrieval, result.response
+        assert response is not None
+        answered = build_query_answered(query, response, retrieval, result.draft, self._clock())
         # An answer that was written during an engine's failure must not be served after it. A cap
         # may have been reached by failures alone.
         has_engine_failure = result.draft is not None and result.draft.has_engine_failure
-        is_cacheable = not has_engine_failure and not result.query.budget.stopped
-        version = result.retrieval.snapshot_version if is_cacheable else None
-        return QueryOutcome(result.response, self._build_answered(result), version)
-
-    def _build_answered(self, result: PipelineResult) -> QueryAnswered:
-        query, retrieval = result.query, result.retrieval
-        assert result.response is not None
-        record = build_run_record(query, retrieval, result.draft)
-        answered = build_query_answered(
-            query.caller.tenant,
-            result.response,
-            retrieval.ranking,
-            get_numbers(retrieval),
-            self._clock(),
-            record,
-        )
-        return query.redactor.redact(answered)
+        is_cacheable = not has_engine_failure and not query.budget.stopped
+        version = retrieval.snapshot_version if is_cacheable else None
+        return QueryOutcome(response, query.redactor.redact(answered), version)
 
 
 def make_cache_key(query: QueryContext) -> AnswerKey | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from retrieval.answering.answer_drafts import CitationList
 from retrieval.answering.evidence import (
@@ -33,7 +34,7 @@ from retrieval.question.quantities import (
 )
 from retrieval.question.query_plan import QueryPlan
 from retrieval.question.question_terms import find_question_terms, index_labels, index_text_terms
-from retrieval.question.words import extract_content_words, stem_word
+from retrieval.question.words import extract_stems, stem_word
 from retrieval.ranking.quote_candidates import QuoteCandidate, find_equal_quotes
 from retrieval.redaction import Redactor
 from schemas.questions import Conflict, ConflictingValue
@@ -89,12 +90,11 @@ class ComparedRows:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A sentence, or a clause of it at `offset`, with its quantities, and the words around them to
-    compare. `other_words` are those that only the other clauses have.
+    """A sentence, or a clause of it, with its quantities by their places in the sentence, and the
+    words around them to compare. `other_words` are those that only the other clauses have.
     """
 
     candidate: QuoteCandidate
-    offset: int
     quantities: tuple[Quantity, ...]
     words: frozenset[str]
     anchors: frozenset[str]
@@ -131,10 +131,10 @@ def compare_documents(evidence: Evidence, plan: QueryPlan) -> ComparedRows:
             if terms < lead_terms and lead == order[0]:
                 other_editions |= {row}
             # A value is shown once, from its best sentence.
-            if terms == lead_terms and pair[1].quantity.value not in values:
-                places.setdefault(lead, pair[0].place)
-                places[row] = pair[1].place
-                values |= {pair[0].quantity.value, pair[1].quantity.value}
+            if terms == lead_terms and pair[1].value not in values:
+                places.setdefault(lead, pair[0].place_with_unit)
+                places[row] = pair[1].place_with_unit
+                values |= {pair[0].value, pair[1].value}
         if places:
             return ComparedRows(places, other_editions)
     return ComparedRows(other_editions=other_editions)
@@ -178,13 +178,12 @@ def _read_statement(candidate: QuoteCandidate, offset: int, text: str) -> _State
     title = candidate.chunk.title or ""
     return _Statement(
         candidate,
-        offset,
-        quantities,
-        frozenset(_list_words(rest) - units - _STATING_WORDS),
+        tuple(quantity.shift(offset) for quantity in quantities),
+        frozenset(extract_stems(rest) - units - _STATING_WORDS),
         frozenset(stem_word(term) for term in (*terms.codes, *terms.names)),
         frozenset(
             word
-            for word in _list_words(blank_quantities(title, find_quantities(title)))
+            for word in extract_stems(blank_quantities(title, find_quantities(title)))
             if word not in _EDITION_WORDS and not re.fullmatch(r"v?\d+|\w", word)
         ),
         {
@@ -195,32 +194,15 @@ def _read_statement(candidate: QuoteCandidate, offset: int, text: str) -> _State
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _PlacedQuantity:
-    quantity: Quantity
-    offset: int
-
-    @property
-    def place(self) -> Place:
-        start, end = self.quantity.place_with_unit
-        return self.offset + start, self.offset + end
-
-
 def _compare_any(
     firsts: Sequence[_Statement],
     seconds: Sequence[_Statement],
     kinds: frozenset[QuantityKind],
     plan: QueryPlan,
-) -> tuple[_PlacedQuantity, _PlacedQuantity] | None:
+) -> tuple[Quantity, Quantity] | None:
     """Return the first quantities that differ between any two of the statements."""
-    for first in firsts:
-        for second in seconds:
-            if pair := _compare(first, second, kinds, plan):
-                return (
-                    _PlacedQuantity(pair[0], first.offset),
-                    _PlacedQuantity(pair[1], second.offset),
-                )
-    return None
+    pairs = (_compare(first, second, kinds, plan) for first, second in product(firsts, seconds))
+    return next(filter(None, pairs), None)
 
 
 def _compare(
@@ -237,7 +219,7 @@ def _compare(
             for noun, labels in first.labels.items()
         )
         # Another clause is the one about the question.
-        or (first.other_words | second.other_words) & _list_words(plan.question)
+        or (first.other_words | second.other_words) & extract_stems(plan.question)
         or not _say_the_same(first, second, plan)
     ):
         return None
@@ -253,7 +235,7 @@ def _say_the_same(first: _Statement, second: _Statement, plan: QueryPlan) -> boo
         or _is_subset(first.title_words, second.title_words)
         or (
             not first.title_words & second.title_words
-            and len(shared & _list_words(plan.question)) >= _MIN_QUESTION_WORDS
+            and len(shared & extract_stems(plan.question)) >= _MIN_QUESTION_WORDS
         )
     )
     return (
@@ -301,10 +283,6 @@ def _align(
     ]:
         return None
     return list(zip(*opened, strict=True))
-
-
-def _list_words(text: str) -> set[str]:
-    return {stem_word(word) for word in extract_content_words(text)}
 
 
 def select_rows_to_quote(scores: Sequence[float], ranked_rows: Sequence[int]) -> list[int]:

@@ -16,7 +16,7 @@ from retrieval.answering.extractive_answer import compose_quoted_answer
 from retrieval.answering.generative_answer import PartialAnswer, generate_answer
 from retrieval.answering.judge import JudgedDraft, build_judged_answer, judge_answer
 from retrieval.answering.response_builder import drop_refused_contexts, should_answer
-from retrieval.prompting import extend_prompt, render_prompt
+from retrieval.prompting import describe_failure, extend_prompt, render_prompt
 from retrieval.ranking.query_context import QueryContext, RetrievalResources
 from retrieval.ranking.quote_candidates import extract_quote_candidates
 from retrieval.ranking.retrieval_result import RetrievalResult, find_relation_path
@@ -63,7 +63,7 @@ async def _weigh(
         resources.states,
         query.profile.rerank,
     )
-    query.usage.rerank_requests += evidence.rerank_requests
+    query.budget.rerank_requests += evidence.rerank_requests
     return evidence
 
 
@@ -174,9 +174,7 @@ def _mark_fallback(
     draft: AnswerDraft, model: str, error: AnabranchError | TimeoutError, timeout_s: float
 ) -> AnswerDraft:
     """Add the reason for quoting, and the cost of the failed call."""
-    reason = (
-        error.detail if isinstance(error, AnabranchError) else f"timed out after {timeout_s:g} s"
-    )
+    reason = describe_failure(error, timeout_s)
     note = (
         f"The chat model {model} gave no usable answer ({reason.rstrip('.')}); the answer is "
         "quoted instead."

@@ -22,12 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.embed.states import normalize_rows, take_leading
-from retrieval.answering.row_ranking import (
-    demote_excluded,
-    demote_named_reference,
-    demote_other_rows,
-    demote_others_of_kind,
-)
+from retrieval.answering.row_ranking import demote_rows
 from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.question.answer_values import (
     detect_answer_type,
@@ -51,7 +46,6 @@ from schemas.errors import AnabranchError
 from schemas.ids import content_id
 from schemas.ports.engines import Embedder, QueryEmbedding, Reranker, RerankPassage, TokenSpans
 from schemas.profiles import RerankProfile
-from schemas.values import format_embedding_text
 
 FloatArray = NDArray[np.float64]
 
@@ -141,10 +135,7 @@ async def weigh_evidence(
                 if similarities is not None:
                     features = compute_selection_features(candidates, plan, similarities)
                     scores = combine_features(features)
-                    scores = demote_other_rows(candidates, plan, scores)
-                    scores = demote_others_of_kind(candidates, plan.question, scores)
-                    scores = demote_named_reference(candidates, plan.question, scores)
-                    scores = demote_excluded(candidates, plan.question, scores)
+                    scores = demote_rows(candidates, plan, scores)
                     return Evidence(tuple(candidates), scores, similarities)
             rows = _preselect(candidates, plan)
             if reranker is not None:
@@ -170,21 +161,12 @@ async def _compare_stored_states(
     if query is None or query.states is None or query.token_ids is None or not len(query.states):
         return None
     chunks = {candidate.chunk.chunk_id: candidate.chunk for candidate in candidates}
-    states_by_chunk = await stored_states.read(list(chunks.values()))
-    if len(states_by_chunk) < len(chunks):
+    located = await stored_states.read_located(chunks, embedder)
+    if located is None:
         return None
-    texts = [format_embedding_text(chunk.prefix, chunk.text) for chunk in chunks.values()]
-    spans_by_chunk = dict(zip(chunks, await embedder.locate_tokens(texts), strict=True))
     sentence_states = [
-        _select_states(
-            candidate,
-            spans_by_chunk[candidate.chunk.chunk_id],
-            states_by_chunk[candidate.chunk.chunk_id],
-        )
-        for candidate in candidates
+        _select_states(candidate, *located[candidate.chunk.chunk_id]) for candidate in candidates
     ]
-    # Long texts are cut before the embedding, and another program version may have embedded other
-    # texts.
     present = [states for states in sentence_states if states is not None]
     if len(present) < len(sentence_states):
         return None
@@ -199,13 +181,10 @@ async def _compare_stored_states(
 
 
 def _select_states(
-    candidate: QuoteCandidate, spans: TokenSpans, states: TokenStates
+    candidate: QuoteCandidate, states: TokenStates, spans: TokenSpans
 ) -> TokenStates | None:
     """Return the states of the sentence's tokens, of its column names and of its lead-in."""
     rows, token_ids = states
-    if len(spans) != len(rows):
-        return None
-    spans = spans - len(format_embedding_text(candidate.chunk.prefix, ""))
     places = ((candidate.start, candidate.end), candidate.header_span, candidate.lead_in)
     is_selected = np.any(
         [

@@ -25,8 +25,6 @@ from retrieval.answering.conflicts import cite_conflict, compare_documents
 from retrieval.answering.evidence import Evidence
 from retrieval.prompting import Prompt, build_object_schema, normalize_whitespace
 from retrieval.question.query_plan import QueryPlan
-from retrieval.ranking.graph_facts import GraphLine
-from retrieval.ranking.passages import ContextPassage
 from retrieval.ranking.query_context import QueryContext
 from retrieval.ranking.quote_candidates import QuoteCandidate, learn_divided_quotes
 from retrieval.ranking.retrieval_result import RetrievalResult, find_relation_path
@@ -149,14 +147,7 @@ async def generate_answer(
     learn_divided_quotes(query.redactor, evidence.candidates)
     reply = await chat.complete(
         prompt.system,
-        build_user_prompt(
-            result.contexts,
-            query.plan.question,
-            query.redactor,
-            violations,
-            result.facts,
-            result.graph_lines,
-        ),
+        build_user_prompt(query, result, violations),
         build_answer_schema(may_search=may_search, has_facts=bool(result.facts)),
         name="answer",
         on_delta=on_delta,
@@ -177,18 +168,14 @@ async def generate_answer(
 
 
 def build_user_prompt(
-    contexts: Sequence[ContextPassage],
-    question: str,
-    redactor: Redactor,
-    violations: Sequence[Violation] = (),
-    facts: Sequence[FactCitation] = (),
-    graph_lines: Sequence[GraphLine] = (),
+    query: QueryContext, result: RetrievalResult, violations: Sequence[Violation]
 ) -> str:
     """Write one JSON object with one passage per line. The model sees no masked identifier.
 
     JSON escaping keeps any title, section or text from passing for another passage or for the
     query.
     """
+    redactor = query.redactor
     passages = [
         {
             "n": context.n,
@@ -198,11 +185,11 @@ def build_user_prompt(
             "section": normalize_whitespace(redactor.mask(context.view.section or ""), MAX_SECTION),
             "text": normalize_whitespace(redactor.mask(context.text)),
         }
-        for context in contexts
+        for context in result.contexts
     ]
     lines = ",\n".join(json.dumps(passage, ensure_ascii=False) for passage in passages)
     rest: dict[str, Any] = {}
-    if facts:
+    if result.facts:
         rest["facts"] = [
             {
                 "f": fact.n,
@@ -210,12 +197,13 @@ def build_user_prompt(
                 "stated_on": fact.stated_at.date().isoformat(),
                 "certainty": round(fact.certainty, 2),
             }
-            for fact in facts
+            for fact in result.facts
         ]
     for name, kind in (("graph_facts", "relation"), ("claims", "claim")):
-        if kept := [line.to_prompt(redactor) for line in graph_lines if line.evidence.kind == kind]:
+        lines_of_kind = (line for line in result.graph_lines if line.evidence.kind == kind)
+        if kept := [line.to_prompt(redactor) for line in lines_of_kind]:
             rest[name] = kept
-    rest |= {"question": normalize_whitespace(redactor.mask(question))}
+    rest |= {"question": normalize_whitespace(redactor.mask(query.plan.question))}
     if violations:
         rest["rejected"] = [
             normalize_whitespace(redactor.mask(f"{item.check}: {item.evidence}"))

@@ -11,13 +11,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from retrieval.answering.answer_drafts import AnswerDraft
 from retrieval.answering.judge_rules import JudgedAnswer, JudgedSentence, RuleResult, check_by_rule
-from retrieval.prompting import Prompt, build_object_schema, normalize_whitespace, render_prompt
+from retrieval.prompting import (
+    build_object_schema,
+    describe_failure,
+    normalize_whitespace,
+    render_prompt,
+)
 from retrieval.question.query_plan import QueryPlan
 from retrieval.ranking.passages import ContextPassage
 from retrieval.redaction import Redactor
@@ -38,23 +43,6 @@ class ModelCheck(BaseModel):
 
     score: float = Field(ge=0, le=1)
     evidence: str
-
-
-async def request_review(
-    answer: JudgedAnswer,
-    names: Sequence[CheckName],
-    judge: ChatModel,
-    prompt: Prompt,
-    redactor: Redactor,
-) -> ChatReply:
-    """Ask the judge model for the checks. Raises what the chat port raises."""
-    return await judge.complete(
-        prompt.system,
-        build_review_prompt(answer, redactor),
-        build_review_schema(names),
-        name="judge",
-        options=prompt.options,
-    )
 
 
 def parse_review(reply: ChatReply, names: Sequence[CheckName]) -> dict[CheckName, ModelCheck]:
@@ -85,15 +73,10 @@ def build_review_prompt(answer: JudgedAnswer, redactor: Redactor) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 
-def build_review_schema(names: Sequence[CheckName]) -> Mapping[str, Any]:
-    check = build_object_schema({"score": {"type": "number"}, "evidence": {"type": "string"}})
-    return build_object_schema(dict.fromkeys(names, check))
-
-
+_CHECK_SCHEMA = build_object_schema({"score": {"type": "number"}, "evidence": {"type": "string"}})
 CHECK_NAMES: tuple[CheckName, ...] = get_args(CheckName)
 # Rules that only compare words: a model that reads the sentences knows better.
 _WORD_RULES = frozenset({"groundedness", "relevance"})
-
 
 NO_MODEL = "no judge model is used"
 
@@ -153,14 +136,16 @@ async def judge_answer(
     prompt = render_prompt("judge", profile.prompt, answer.language)
     try:
         async with asyncio.timeout(profile.timeout_s):
-            reply = await request_review(answer, names, model, prompt, redactor)
+            reply = await model.complete(
+                prompt.system,
+                build_review_prompt(answer, redactor),
+                build_object_schema(dict.fromkeys(names, _CHECK_SCHEMA)),
+                name="judge",
+                options=prompt.options,
+            )
         reviews = parse_review(reply, names)
     except (AnabranchError, TimeoutError) as error:
-        detail = (
-            error.detail
-            if isinstance(error, AnabranchError)
-            else f"timed out after {profile.timeout_s:g} s"
-        )
+        detail = describe_failure(error, profile.timeout_s)
         reason = f"the judge model {model.model} gave no usable reply: {detail}"
         verdict = decide(answer, profile, missing_model=reason)
         return Judgement(verdict, model.model, None, reason, prompt.sha256)

@@ -16,7 +16,7 @@ from engines.personal_identifiers import find_identifiers
 from retrieval.answering.answer_drafts import compute_support
 from retrieval.question.quantities import Quantity, blank_quantities, find_quantities
 from retrieval.question.question_terms import find_question_terms, index_text_terms
-from retrieval.question.words import extract_content_words, is_function_word, split_words, stem_word
+from retrieval.question.words import extract_stems, is_function_word, split_words, stem_word
 from schemas.judge_verdicts import CheckName
 from schemas.values import IdentifierKind
 
@@ -172,7 +172,7 @@ def _check_relevance(answer: JudgedAnswer) -> RuleResult | None:
 
     An answer whose passages hold none of the names and codes of the question is about others.
     """
-    question_keys = {stem_word(word) for word in extract_content_words(answer.question)}
+    question_keys = extract_stems(answer.question)
     if not question_keys or answer.is_foreign:
         return None
     texts = [answer.text, *(quote for item in answer.sentences for quote in item.quotes)]
@@ -182,7 +182,7 @@ def _check_relevance(answer: JudgedAnswer) -> RuleResult | None:
     named = [*terms.identifiers, *terms.names]
     if named and not _hold_any(named, texts) and not _hold_any(named, passages):
         return RuleResult(0.0, f"answer and cited passages do not hold {', '.join(named[:3])}")
-    held = {stem_word(word) for text in texts for word in extract_content_words(text)}
+    held = set().union(*map(extract_stems, texts))
     share = len(question_keys & held) / len(question_keys)
     evidence = f"answer and citations hold {share:.0%} of the question's words"
     # An answer in other words than the question is none the worse.

@@ -281,7 +281,7 @@ def build_trace(
         missing_collections=list(result.missing_collections),
         models={**models, **{use.task: use.model for use in result.model_uses}},
         model_calls=sum(item.calls for item in usage if not item.local),
-        rerank_requests=query.usage.rerank_requests,
+        rerank_requests=query.budget.rerank_requests,
         tokens=sum(item.input_tokens + item.output_tokens for item in usage),
         cost=query.budget.compute_cost(),
         currency=query.budget.prices.currency,

@@ -91,8 +91,10 @@ def is_other_person_named(text: str, reference: Reference, question: str) -> boo
     return False
 
 
-def find_rows_to_demote(candidates: Sequence[QuoteCandidate], question: str) -> set[int]:
-    """Return the rows that only speak of the named person, or of one on the other side of it."""
+def find_rows_of_reference(candidates: Sequence[QuoteCandidate], question: str) -> set[int]:
+    """Return the rows that only speak of the person before or after whom the question asks, or of
+    one on the other side of it.
+    """
     reference = find_reference(question)
     if reference is None:
         return set()
@@ -230,26 +232,35 @@ def _is_next_sentence(previous: QuoteCandidate, candidate: QuoteCandidate) -> bo
     )
 
 
-def is_about_another(relation: Mapping[str, Relation]) -> bool:
-    """Tell whether a candidate is about another thing of the kind, and not what is asked for."""
-    return "other" in relation.values() and "held" not in relation.values()
-
-
 # Far behind every sentence: such a row or sentence is never quoted.
 EXCLUDED_DISTANCE = 100.0
 
 
-def demote_other_rows(
+def demote_rows(
     candidates: Sequence[QuoteCandidate], plan: QueryPlan, scores: Sequence[float]
 ) -> tuple[float, ...]:
-    """Rank rows of a table last where another row of it names what the question names, and they
-    name something else in its place: the value of P11 is none of P12.
+    """Rank rows and sentences last that are not about what the question names."""
+    question = plan.question
+    demoted = (
+        find_other_rows(candidates, plan),
+        find_others_of_kind(candidates, question),
+        find_rows_of_reference(candidates, question),
+        find_excluded(candidates, question),
+    )
+    return tuple(
+        score - EXCLUDED_DISTANCE * sum(row in rows for rows in demoted)
+        for row, score in enumerate(scores)
+    )
+
+
+def find_other_rows(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> set[int]:
+    """Return rows of a table where another row of it names what the question names, and they name
+    something else in its place: the value of P11 is none of P12.
     """
     terms = find_question_terms(plan.question, plan.language)
     labels = find_labels(plan.question)
-    demoted = list(scores)
     if not (terms.identifiers or terms.names or labels):
-        return tuple(demoted)
+        return set()
 
     def list_held(text: TextTerms) -> frozenset[str]:
         return frozenset(
@@ -266,46 +277,35 @@ def demote_other_rows(
         if candidate.is_row
     }
     named_rows = [row for row, own in held.items() if own]
-    for row, own in held.items():
+    return {
+        row
+        for row, own in held.items()
         if any(
             own < held[other]
             and candidates[row].chunk.document_id == candidates[other].chunk.document_id
             and candidates[row].header == candidates[other].header
             and _names_another(candidates[row], candidates[other], held[other] - own, list_held)
             for other in named_rows
-        ):
-            demoted[row] -= EXCLUDED_DISTANCE
-    return tuple(demoted)
+        )
+    }
 
 
-def demote_others_of_kind(
-    candidates: Sequence[QuoteCandidate], question: str, scores: Sequence[float]
-) -> tuple[float, ...]:
-    """Rank sentences last that are about another thing of the kind that the question designates,
-    where others are about that thing itself.
+def find_others_of_kind(candidates: Sequence[QuoteCandidate], question: str) -> set[int]:
+    """Return sentences about another thing of the kind that the question designates, where others
+    are about that thing itself.
     """
     asked = find_designations(question)
     if not asked:
-        return tuple(scores)
+        return set()
     relations = relate_candidates(candidates, asked)
     held = {head for relation in relations for head, value in relation.items() if value == "held"}
-    return tuple(
-        score - EXCLUDED_DISTANCE
-        if is_about_another(relation)
+    return {
+        row
+        for row, relation in enumerate(relations)
+        # About another thing of the kind, and not what is asked for.
+        if "held" not in relation.values()
         and held & {head for head, value in relation.items() if value == "other"}
-        else score
-        for score, relation in zip(scores, relations, strict=True)
-    )
-
-
-def demote_named_reference(
-    candidates: Sequence[QuoteCandidate], question: str, scores: Sequence[float]
-) -> tuple[float, ...]:
-    """Rank sentences last that only speak of a person before or after whom the question asks."""
-    rows = find_rows_to_demote(candidates, question)
-    return tuple(
-        score - EXCLUDED_DISTANCE if row in rows else score for row, score in enumerate(scores)
-    )
+    }
 
 
 def _names_another(
@@ -329,24 +329,21 @@ def _get_form(cell: str) -> tuple[bool, bool]:
     return any(map(str.isalpha, cell)), any(map(str.isdigit, cell))
 
 
-def demote_excluded(
-    candidates: Sequence[QuoteCandidate], question: str, scores: Sequence[float]
-) -> tuple[float, ...]:
-    """Rank sentences last that lack a quoted phrase of the question where others hold it, or hold
-    a word that the question excludes by a minus sign.
+def find_excluded(candidates: Sequence[QuoteCandidate], question: str) -> set[int]:
+    """Return sentences that lack a quoted phrase of the question where others hold it, or hold a
+    word that the question excludes by a minus sign.
     """
     phrases, excluded = find_phrases(question), find_excluded_words(question)
     if not (phrases or excluded):
-        return tuple(scores)
+        return set()
     texts = [
         [candidate.readable_text, candidate.lead_in_text, candidate.section]
         for candidate in candidates
     ]
     phrases = [phrase for phrase in phrases if any(holds_phrase(unit, phrase) for unit in texts)]
-    return tuple(
-        score - EXCLUDED_DISTANCE
+    return {
+        row
+        for row, unit in enumerate(texts)
         if not all(holds_phrase(unit, phrase) for phrase in phrases)
         or (excluded and any(map(index_text_terms(unit).holds_name, excluded)))
-        else score
-        for score, unit in zip(scores, texts, strict=True)
-    )
+    }

@@ -11,10 +11,9 @@ from retrieval.question.question_terms import find_question_terms, index_text_te
 from retrieval.question.words import (
     MONTHS,
     blank_struck,
-    extract_content_words,
+    extract_stems,
     extract_word_keys,
     holds_form,
-    stem_word,
     strip_accents,
 )
 
@@ -279,7 +278,7 @@ def choose_value(
             )
         )
     ]
-    question_keys = {stem_word(word) for word in extract_content_words(question)}
+    question_keys = extract_stems(question)
     codes = find_question_terms(question, None).codes
     spans = _prefer_unit(spans, sentence, question) if answer_type == "number" else spans
     counted = _COUNTED.search(question)
@@ -340,7 +339,7 @@ def choose_cell(
     anything the question does not say; without such a name, the only cell with a value of the
     type. None if no cell stands out.
     """
-    question_keys = {stem_word(word) for word in extract_content_words(question)}
+    question_keys = extract_stems(question)
     open_cells = [
         index
         for index, value in enumerate(values)

@@ -54,6 +54,11 @@ class Quantity:
         """The unit by its English name; empty for a noun that is counted."""
         return self.unit if self.kind in ("money", "percentage") else UNIT_NAMES.get(self.unit, "")
 
+    def shift(self, offset: int) -> Quantity:
+        """Return the quantity at its place in a text that has `offset` more characters before."""
+        unit_end = None if self.unit_end is None else self.unit_end + offset
+        return replace(self, start=self.start + offset, end=self.end + offset, unit_end=unit_end)
+
     @property
     def place(self) -> tuple[int, int]:
         return self.start, self.end

@@ -287,15 +287,13 @@ def _find_period(question: str) -> tuple[tuple[int, int], date | None, date | No
 
 
 def _resolve_period(match: re.Match[str]) -> tuple[date | None, date | None] | None:
-    bounds = {
-        name: _parse_date(text)
-        for name, text in match.groupdict().items()
-        if text and name != "preposition"
-    }
-    # No such day, as in 2024-02-30.
-    if None in bounds.values():
-        return None
-    days = {name: bound for name, bound in bounds.items() if bound is not None}
+    days: dict[str, tuple[date, date]] = {}
+    for name, text in match.groupdict().items():
+        if text and name != "preposition":
+            # No such day, as in 2024-02-30.
+            if (bounds := _parse_date(text)) is None:
+                return None
+            days[name] = bounds
     if "first" in days:
         return days["first"][0], days["last"][1]
     if "since" in days:

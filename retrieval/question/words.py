@@ -175,30 +175,20 @@ def strip_accents(text: str) -> str:
     )
 
 
-def guess_language(text: str) -> str | None:
-    """Return the language with the most function words in the text, when ahead by at least two;
-    else None.
+def guess_language(text: str, min_lead: int = 2) -> str | None:
+    """Return the language with the most function words in the text, when ahead by at least
+    `min_lead`; else None.
     """
-    (best, language), (second, _) = _count_votes(text)
-    return language if best - second >= 2 else None
-
-
-def guess_likelier_language(text: str) -> str | None:
-    """Return the language with the most function words in the text, or None for a tie."""
-    (best, language), (second, _) = _count_votes(text)
-    return language if best > second else None
-
-
-def _count_votes(text: str) -> list[tuple[int, str]]:
-    """Count function words for the two likeliest languages, best first."""
     text_words = split_words(text)
-    return sorted(
+    votes = sorted(
         (
             (sum(word in stop_words for word in text_words), language)
             for language, stop_words in FUNCTION_WORDS.items()
         ),
         reverse=True,
-    )[:2]
+    )
+    (best, language), (second, _) = votes[:2]
+    return language if best - second >= min_lead else None
 
 
 def truncate_to_content_words(text: str, max_words: int, language: str | None = None) -> str:
@@ -267,9 +257,14 @@ def holds_form(keys: Collection[str], key: str) -> bool:
     )
 
 
+def extract_stems(text: str) -> set[str]:
+    """Return the keys of the text's topical words."""
+    return {stem_word(word) for word in extract_content_words(text)}
+
+
 def extract_word_keys(text: str) -> set[str]:
     """Return the keys of the text's topical words, and of the months of its dates in digits."""
-    return {stem_word(word) for word in extract_content_words(text)} | find_month_keys(text)
+    return extract_stems(text) | find_month_keys(text)
 
 
 # Dates in digits, as spreadsheets hold them; the month of 05/04/2026 is in doubt.

@@ -18,7 +18,7 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.question.stated_filters import DocumentLink, NameSpan, fold_document_name, join_name
-from retrieval.question.words import extract_content_words, stem_word
+from retrieval.question.words import extract_stems
 from retrieval.ranking.candidate_retrieval import ChannelCandidates
 from retrieval.ranking.fusion import Fusion
 from retrieval.ranking.query_context import QueryContext, RetrievalResources
@@ -26,10 +26,9 @@ from retrieval.ranking.quote_candidates import find_sentence
 from retrieval.ranking.retrieval_result import clip_spans, format_link, list_pages, parse_spans
 from schemas.citations import AnswerHop, HopTarget
 from schemas.ids import content_id
-from schemas.ports.engines import QueryEmbedding, RerankPassage, TokenSpans
+from schemas.ports.engines import QueryEmbedding, RerankPassage
 from schemas.ports.search import ChunkView, IndexSnapshot, NamedDocument
 from schemas.profiles import BridgeProfile
-from schemas.values import format_embedding_text
 
 # Longest name to follow, in words, and most names to look up per question. Not settings: they bound
 # the cost of a question; `bridges` of the profile says what is followed.
@@ -229,15 +228,14 @@ async def _score_contexts(
             return [item.score for item in await reranker.rerank(question, rest, passages)]
     for span in sorted(named, key=lambda span: -span.start):
         question = f"{question[: span.start]} {question[span.end :]}"
-    wanted = {stem_word(word) for word in extract_content_words(question)}
+    wanted = extract_stems(question)
     return [_share_words(wanted, bridge, chunks[bridge.seed].text) for bridge in bridges]
 
 
 def _share_words(wanted: set[str], bridge: Bridge, text: str) -> float:
     # About the characters of the window of tokens.
     context = text[max(0, bridge.start - 60) : bridge.end + 60]
-    found = {stem_word(word) for word in extract_content_words(context)}
-    return len(wanted & found) / max(1, len(wanted))
+    return len(wanted & extract_stems(context)) / max(1, len(wanted))
 
 
 async def _cut_names(
@@ -269,28 +267,20 @@ async def _cut_contexts(
 ) -> list[RerankPassage] | None:
     """Return the token states within `window` tokens of each name; None unless all are stored."""
     seeds = {bridge.seed: chunks[bridge.seed] for bridge in bridges}
-    states_by_chunk = await resources.states.read(list(seeds.values()))
-    if len(states_by_chunk) < len(seeds):
+    located = await resources.states.read_located(seeds, resources.embedder)
+    if located is None:
         return None
-    texts = [format_embedding_text(seed.prefix, seed.text) for seed in seeds.values()]
-    located = await resources.embedder.locate_tokens(texts)
-    spans_by_chunk: dict[UUID, TokenSpans] = dict(zip(seeds, located, strict=True))
     passages = []
     for bridge in bridges:
-        seed = seeds[bridge.seed]
-        (states, token_ids), spans = states_by_chunk[bridge.seed], spans_by_chunk[bridge.seed]
-        offset = len(format_embedding_text(seed.prefix, ""))
-        inside = np.flatnonzero(
-            (spans[:, 1] > offset + bridge.start) & (spans[:, 0] < offset + bridge.end)
-        )
-        # Long texts are cut before the embedding.
-        if len(spans) != len(states) or not len(inside):
+        (states, token_ids), spans = located[bridge.seed]
+        inside = np.flatnonzero((spans[:, 1] > bridge.start) & (spans[:, 0] < bridge.end))
+        if not len(inside):
             return None
         rows = slice(max(0, inside[0] - window), inside[-1] + 1 + window)
         passages.append(
             RerankPassage(
                 content_id("bridge", bridge.seed, bridge.start, bridge.target.document_id),
-                seed.text[bridge.start : bridge.end],
+                seeds[bridge.seed].text[bridge.start : bridge.end],
                 (states[rows],),
                 (token_ids[rows],),
             )

@@ -6,7 +6,7 @@ The channels run concurrently; a failure or timeout costs only its own channel.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -30,8 +30,8 @@ from retrieval.ranking.fusion import (
     score_pairs,
     score_titles,
 )
-from retrieval.ranking.passages import open_chunk_loader
-from retrieval.ranking.query_context import Clock, QueryContext, RetrievalResources, elapsed_ms
+from retrieval.ranking.passages import ChunkLoader, open_chunk_loader
+from retrieval.ranking.query_context import QueryContext, RetrievalResources, elapsed_ms
 from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel
 from schemas.citations import AnswerHop
 from schemas.errors import AnabranchError, EngineUnavailable, InvalidRequest
@@ -54,7 +54,6 @@ EMBEDDING_CHANNELS = tuple(
 # evaluations ask for a depth.
 MAX_CANDIDATES_PER_CHANNEL = 4000
 
-OnHits = Callable[[Sequence[Hit]], None]
 _ChannelOutcome = tuple[ChannelOutput | None, AnabranchError | None, float]
 
 # Documents that may share a name of the question and become candidates although no channel found
@@ -130,23 +129,12 @@ async def retrieve_chunks(
     )
     try:
         async with open_chunk_loader(snapshot, query.plan.question) as chunk_loader:
+            search = _ChannelSearch(query, resources, snapshot, embedding_task, chunk_loader)
             with query.stopwatch.measure_step("channels"):
-                candidates = await _retrieve_to_depth(
-                    query,
-                    resources,
-                    snapshot,
-                    channels,
-                    embedding_task,
-                    depth,
-                    chunk_loader.load_hits,
-                )
+                candidates = await search.retrieve_to_depth(channels, depth)
                 if links:
-                    candidates = await _search_addressed(
-                        query, resources, snapshot, candidates, links, embedding_task
-                    )
-                    first_chunks = list_first_chunks(links)
-                    for hits in (*candidates.hits.values(), first_chunks):
-                        chunk_loader.load_hits(hits)
+                    candidates = await search.add_addressed(candidates, links)
+                    chunk_loader.load_hits(list_first_chunks(links))
             with query.stopwatch.measure_step("chunks"):
                 chunks = await chunk_loader.wait_for_chunks()
                 candidates = replace(candidates, links=confirm_links(links, chunks))
@@ -176,40 +164,6 @@ def choose_channels(route: Route, request: SearchRequest, profile: Profile) -> t
     )
 
 
-async def _search_addressed(
-    query: QueryContext,
-    resources: RetrievalResources,
-    snapshot: IndexSnapshot,
-    candidates: ChannelCandidates,
-    links: Sequence[DocumentLink],
-    embedding_task: asyncio.Task[QueryEmbedding] | None,
-) -> ChannelCandidates:
-    """Add the hits within the documents that the question addresses.
-
-    In a large corpus few of their passages are among the first hits of all documents.
-    """
-    document_ids = [
-        document.document_id for link in links if link.is_address for document in link.documents
-    ]
-    k = {channel: trace.k for channel, trace in candidates.traces.items() if channel != "graph"}
-    if not document_ids or not k:
-        return candidates
-    filters = query.request.filters.model_copy(update={"document_ids": document_ids})
-    scoped = await _retrieve_candidates(
-        replace(query, request=query.request.model_copy(update={"filters": filters})),
-        resources,
-        snapshot,
-        k,
-        embedding_task,
-        lambda hits: None,
-    )
-    hits = {
-        channel: [*channel_hits, *scoped.hits.get(channel, ())]
-        for channel, channel_hits in candidates.hits.items()
-    }
-    return replace(candidates, hits=hits)
-
-
 def list_first_chunks(links: Sequence[DocumentLink]) -> list[Hit]:
     """List the first chunks of documents whose name at most MAX_SHARING_NAME share."""
     return [
@@ -220,141 +174,180 @@ def list_first_chunks(links: Sequence[DocumentLink]) -> list[Hit]:
     ]
 
 
-async def _retrieve_to_depth(
-    query: QueryContext,
-    resources: RetrievalResources,
-    snapshot: IndexSnapshot,
-    channels: Sequence[Channel],
-    embedding_task: asyncio.Task[QueryEmbedding] | None,
-    depth: int | None,
-    on_hits: OnHits,
-) -> ChannelCandidates:
-    plan = query.plan
-    k = {
-        channel: max(
-            int(plan.widen * plan.k.get(channel, query.profile.get_channel(channel).k)),
-            depth or 0,
-            query.request.k,
-        )
-        for channel in channels
-    }
-    # A few documents may fill a channel's limit with their chunks: double it until
-    # enough are found.
-    while True:
-        candidates = await _retrieve_candidates(
-            query, resources, snapshot, k, embedding_task, on_hits
-        )
-        shallow_channels = [
-            channel
-            for channel, hits in candidates.hits.items()
-            if depth is not None
-            and channel not in candidates.complete
-            and len({hit.document_id for hit in hits}) < depth
-            and k[channel] < MAX_CANDIDATES_PER_CHANNEL
-        ]
-        if not shallow_channels:
-            return candidates
-        for channel in shallow_channels:
-            k[channel] = min(2 * k[channel], MAX_CANDIDATES_PER_CHANNEL)
-
-
-async def _retrieve_candidates(
-    query: QueryContext,
-    resources: RetrievalResources,
-    snapshot: IndexSnapshot,
-    k: Mapping[Channel, int],
-    embedding_task: asyncio.Task[QueryEmbedding] | None,
-    on_hits: OnHits,
-) -> ChannelCandidates:
-    """Query the channels of `k` concurrently; report the hits of each as they arrive.
-
-    When every channel fails, the first channel's error is raised.
+@dataclass(frozen=True, slots=True)
+class _ChannelSearch:
+    """The search of one query in its channels. The chunks of each channel's hits are loaded as they
+    arrive.
     """
-    outcomes = dict(
-        zip(
-            k,
-            await _gather_or_cancel(
-                [
-                    _run_bounded(
-                        RETRIEVERS[channel],
-                        _build_request(query, resources, snapshot, channel, limit, embedding_task),
-                        resources.clock,
-                        on_hits,
-                        query.excluded_documents,
-                    )
-                    for channel, limit in k.items()
-                ]
-            ),
-            strict=True,
-        )
-    )
-    outputs = {name: output for name, (output, _, _) in outcomes.items() if output is not None}
-    errors = {name: error for name, (_, error, _) in outcomes.items() if error is not None}
-    if errors and not outputs:
-        raise next(iter(errors.values()))
-    return ChannelCandidates(
-        hits={channel: output.hits for channel, output in outputs.items()},
-        traces={
-            channel: ChannelTrace(
-                k=k[channel],
-                returned=len(output.hits),
-                best=max((hit.score for hit in output.hits), default=None),
-                ms=outcomes[channel][2],
-                served_by=output.served_by,
+
+    query: QueryContext
+    resources: RetrievalResources
+    snapshot: IndexSnapshot
+    embedding_task: asyncio.Task[QueryEmbedding] | None
+    chunk_loader: ChunkLoader
+
+    async def retrieve_to_depth(
+        self, channels: Sequence[Channel], depth: int | None
+    ) -> ChannelCandidates:
+        plan, profile = self.query.plan, self.query.profile
+        k = {
+            channel: max(
+                int(plan.widen * plan.k.get(channel, profile.get_channel(channel).k)),
+                depth or 0,
+                self.query.request.k,
             )
-            for channel, output in outputs.items()
-        },
-        failed={channel: f"{error.code}: {error.detail}" for channel, error in errors.items()},
-        # Fewer hits than requested means that the channel has no more.
-        complete=frozenset(
-            channel for channel, output in outputs.items() if len(output.hits) < k[channel]
-        ),
-        lexical=next((output.lexical for output in outputs.values() if output.lexical), None),
-        linked_seeds=next(
-            (output.linked_seeds for output in outputs.values() if output.linked_seeds), ()
-        ),
-        embedded_query=await _await_embedding(
-            embedding_task, _get_embedding_timeout_s(query.profile, errors)
-        ),
-        notes=[note for output in outputs.values() for note in output.notes],
-    )
+            for channel in channels
+        }
+        # A few documents may fill a channel's limit with their chunks: double it until
+        # enough are found.
+        while True:
+            candidates = await self._retrieve(k)
+            shallow_channels = [
+                channel
+                for channel, hits in candidates.hits.items()
+                if depth is not None
+                and channel not in candidates.complete
+                and len({hit.document_id for hit in hits}) < depth
+                and k[channel] < MAX_CANDIDATES_PER_CHANNEL
+            ]
+            if not shallow_channels:
+                return candidates
+            for channel in shallow_channels:
+                k[channel] = min(2 * k[channel], MAX_CANDIDATES_PER_CHANNEL)
 
+    async def add_addressed(
+        self, candidates: ChannelCandidates, links: Sequence[DocumentLink]
+    ) -> ChannelCandidates:
+        """Add the hits within the documents that the question addresses.
 
-def _get_embedding_timeout_s(profile: Profile, failed: Collection[Channel]) -> float:
-    # A failed embedding channel has already waited for the embedding; do not wait twice.
-    if set(failed).intersection(EMBEDDING_CHANNELS):
-        return 0.0
-    return max(profile.get_channel(name).timeout_s for name in EMBEDDING_CHANNELS)
+        In a large corpus few of their passages are among the first hits of all documents.
+        """
+        document_ids = [
+            document.document_id for link in links if link.is_address for document in link.documents
+        ]
+        k = {channel: trace.k for channel, trace in candidates.traces.items() if channel != "graph"}
+        if not document_ids or not k:
+            return candidates
+        filters = self.query.request.filters.model_copy(update={"document_ids": document_ids})
+        request = self.query.request.model_copy(update={"filters": filters})
+        scoped = await replace(self, query=replace(self.query, request=request))._retrieve(k)
+        hits = {
+            channel: [*channel_hits, *scoped.hits.get(channel, ())]
+            for channel, channel_hits in candidates.hits.items()
+        }
+        return replace(candidates, hits=hits)
 
+    async def _retrieve(self, k: Mapping[Channel, int]) -> ChannelCandidates:
+        """Query the channels of `k` concurrently.
 
-def _build_request(
-    query: QueryContext,
-    resources: RetrievalResources,
-    snapshot: IndexSnapshot,
-    channel: Channel,
-    k: int,
-    embedding_task: asyncio.Task[QueryEmbedding] | None,
-) -> ChannelRequest:
-    async def embed() -> QueryEmbedding:
-        if embedding_task is None:
+        When every channel fails, the first channel's error is raised.
+        """
+        calls = [self._run_bounded(channel, limit) for channel, limit in k.items()]
+        outcomes = dict(zip(k, await _gather_or_cancel(calls), strict=True))
+        outputs = {name: output for name, (output, _, _) in outcomes.items() if output is not None}
+        errors = {name: error for name, (_, error, _) in outcomes.items() if error is not None}
+        if errors and not outputs:
+            raise next(iter(errors.values()))
+        return ChannelCandidates(
+            hits={channel: output.hits for channel, output in outputs.items()},
+            traces={
+                channel: ChannelTrace(
+                    k=k[channel],
+                    returned=len(output.hits),
+                    best=max((hit.score for hit in output.hits), default=None),
+                    ms=outcomes[channel][2],
+                    served_by=output.served_by,
+                )
+                for channel, output in outputs.items()
+            },
+            failed={channel: f"{error.code}: {error.detail}" for channel, error in errors.items()},
+            # Fewer hits than requested means that the channel has no more.
+            complete=frozenset(
+                channel for channel, output in outputs.items() if len(output.hits) < k[channel]
+            ),
+            lexical=next((output.lexical for output in outputs.values() if output.lexical), None),
+            linked_seeds=next(
+                (output.linked_seeds for output in outputs.values() if output.linked_seeds), ()
+            ),
+            embedded_query=await self._await_embedding(errors),
+            notes=[note for output in outputs.values() for note in output.notes],
+        )
+
+    async def _run_bounded(self, channel: Channel, k: int) -> _ChannelOutcome:
+        """Run one channel with a timeout, and catch every error, bugs included, so that the other
+        channels go on.
+
+        Only InvalidRequest propagates: it fails the query.
+        """
+        excluded, clock = self.query.excluded_documents, self.resources.clock
+        # Room for every chunk of the excluded documents, so that as many others are left.
+        request = self._build_request(channel, k + sum(excluded.values()))
+        started_at = clock()
+        output: ChannelOutput | None = None
+        failure: AnabranchError | None = None
+        try:
+            async with asyncio.timeout(request.settings.timeout_s):
+                output = await RETRIEVERS[channel](request)
+            if excluded:
+                hits = [hit for hit in output.hits if hit.document_id not in excluded]
+                output = replace(output, hits=hits[:k])
+            self.chunk_loader.load_hits(output.hits)
+        except TimeoutError:
+            failure = EngineUnavailable(
+                f"Timed out after {request.settings.timeout_s:g} s.",
+                code="TIMED_OUT",
+                remedy="Raise the channel's timeout_s in the profile.",
+            )
+        # The request itself is wrong, so the other channels must not hide it.
+        except InvalidRequest:
+            raise
+        except AnabranchError as error:
+            failure = error
+        except Exception as error:
+            log.exception("channel_failed")
+            failure = EngineUnavailable(
+                f"{type(error).__name__}: {error}",
+                code="CHANNEL_FAILED",
+                remedy="Report this bug with the traceback from the server's log.",
+            )
+        return output, failure, elapsed_ms(started_at, clock())
+
+    def _build_request(self, channel: Channel, k: int) -> ChannelRequest:
+        query = self.query
+        return ChannelRequest(
+            self.snapshot,
+            query.caller.tenant,
+            query.plan.text_to_match,
+            query.plan.language,
+            query.plan.names,
+            query.request.filters,
+            query.profile.get_channel(channel),
+            k,
+            self._embed,
+            query.caller.readers,
+            self.resources.graph,
+            query.plan.cypher,
+        )
+
+    async def _embed(self) -> QueryEmbedding:
+        if self.embedding_task is None:
             raise EngineUnavailable("The query was not embedded.")
         # Shielded: a channel that times out must not cancel the embedding that others wait for.
-        return await asyncio.shield(embedding_task)
+        return await asyncio.shield(self.embedding_task)
 
-    return ChannelRequest(
-        snapshot,
-        query.caller.tenant,
-        query.plan.text_to_match,
-        query.plan.language,
-        query.plan.names,
-        query.request.filters,
-        query.profile.get_channel(channel),
-        k,
-        embed,
-        query.caller.readers,
-        resources.graph,
-        query.plan.cypher,
-    )
+    async def _await_embedding(self, failed: Collection[Channel]) -> QueryEmbedding | None:
+        task, get_channel = self.embedding_task, self.query.profile.get_channel
+        if task is None:
+            return None
+        timeout_s = max(get_channel(name).timeout_s for name in EMBEDDING_CHANNELS)
+        # A failed embedding channel has already waited for the embedding; do not wait twice.
+        if set(failed).intersection(EMBEDDING_CHANNELS):
+            timeout_s = 0.0
+        # A failed embedder is no error here: the channel that needed it has already reported it.
+        # Unlike wait_for, wait does not cancel the task: `retrieve_chunks` ends it.
+        await asyncio.wait({task}, timeout=timeout_s)
+        is_embedded = task.done() and not task.cancelled() and task.exception() is None
+        return task.result() if is_embedded else None
 
 
 async def _gather_or_cancel(
@@ -369,67 +362,6 @@ async def _gather_or_cancel(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
-
-
-async def _run_bounded(
-    retrieve: Retrieve,
-    request: ChannelRequest,
-    clock: Clock,
-    on_hits: OnHits,
-    excluded: Mapping[UUID, int],
-) -> _ChannelOutcome:
-    """Run one channel with a timeout, and catch every error, bugs included, so that the other
-    channels go on.
-
-    Only InvalidRequest propagates: it fails the query.
-    """
-    started_at = clock()
-    output: ChannelOutput | None = None
-    failure: AnabranchError | None = None
-    try:
-        async with asyncio.timeout(request.settings.timeout_s):
-            # Room for every chunk of the excluded documents, so that as many others are left.
-            output = await retrieve(replace(request, k=request.k + sum(excluded.values())))
-        if excluded:
-            hits = [hit for hit in output.hits if hit.document_id not in excluded]
-            output = replace(output, hits=hits[: request.k])
-        on_hits(output.hits)
-    except TimeoutError:
-        failure = EngineUnavailable(
-            f"Timed out after {request.settings.timeout_s:g} s.",
-            code="TIMED_OUT",
-            remedy="Raise the channel's timeout_s in the profile.",
-        )
-    # The request itself is wrong, so the other channels must not hide it.
-    except InvalidRequest:
-        raise
-    except AnabranchError as error:
-        failure = error
-    except Exception as error:
-        log.exception("channel_failed")
-        failure = EngineUnavailable(
-            f"{type(error).__name__}: {error}",
-            code="CHANNEL_FAILED",
-            remedy="Report this bug with the traceback from the server's log.",
-        )
-    return output, failure, elapsed_ms(started_at, clock())
-
-
-async def _await_embedding(
-    embedding_task: asyncio.Task[QueryEmbedding] | None, timeout_s: float
-) -> QueryEmbedding | None:
-    if embedding_task is None:
-        return None
-    # A failed embedder is no error here: the channel that needed it has already reported it.
-    # Unlike wait_for, wait does not cancel the task: `retrieve_chunks` ends it.
-    await asyncio.wait({embedding_task}, timeout=timeout_s)
-    return (
-        embedding_task.result()
-        if embedding_task.done()
-        and not embedding_task.cancelled()
-        and embedding_task.exception() is None
-        else None
-    )
 
 
 async def _filter_by_language(

@@ -185,11 +185,12 @@ def fuse_candidates(
         {chunk_id for places_by_chunk in places.values() for chunk_id in places_by_chunk}
         | ((inputs.named.keys() | inputs.bridged.keys()) & chunks.keys())
     )
+    fuser = _Fuser(ids, places, inputs, chunks, profile)
     if profile.method == "zscore" and len(ids) >= MIN_CANDIDATES:
-        fusion = _fuse_z_scores(ids, places, inputs, chunks, profile)
+        fusion = fuser.fuse_z_scores()
         if fusion is not None:
             return fusion
-    return _fuse_reciprocal_ranks(ids, places, inputs, chunks, profile)
+    return fuser.fuse_reciprocal_ranks()
 
 
 def _rank_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView]) -> dict[UUID, ChannelRank]:
@@ -206,56 +207,133 @@ def _rank_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView]) -> dict[UU
     }
 
 
-def _fuse_z_scores(
-    ids: list[UUID],
-    places: Mapping[Channel, Mapping[UUID, ChannelRank]],
-    inputs: FusionInput,
-    chunks: Mapping[UUID, ChunkView],
-    profile: FusionProfile,
-) -> Fusion | None:
-    """Sum `weight × (score − mean) / deviation`; None when every deviation is zero."""
-    total = np.zeros(len(ids))
-    parts: dict[str, Floats] = {}
-    numbers: dict[str, Any] = {"method": "zscore", "candidates": len(ids)}
-    for channel, places_by_chunk in places.items():
-        scores = {chunk_id: place.score for chunk_id, place in places_by_chunk.items()}
-        if channel == "semantic" and inputs.backgrounds:
-            parts["semantic_background"] = np.array(
-                [inputs.backgrounds.get(chunk_id, 0.0) for chunk_id in ids]
-            )
-            if not inputs.named:
-                scores = {
-                    chunk_id: score - profile.background * inputs.backgrounds.get(chunk_id, 0.0)
-                    for chunk_id, score in scores.items()
+@dataclass(frozen=True, slots=True)
+class _Fuser:
+    """Candidates with their places by channel."""
+
+    ids: list[UUID]
+    places: Mapping[Channel, Mapping[UUID, ChannelRank]]
+    inputs: FusionInput
+    chunks: Mapping[UUID, ChunkView]
+    profile: FusionProfile
+
+    def fuse_z_scores(self) -> Fusion | None:
+        """Sum `weight × (score − mean) / deviation`; None when every deviation is zero."""
+        inputs, profile = self.inputs, self.profile
+        total = np.zeros(len(self.ids))
+        parts: dict[str, Floats] = {}
+        numbers: dict[str, Any] = {"method": "zscore", "candidates": len(self.ids)}
+        for channel, places_by_chunk in self.places.items():
+            scores = {chunk_id: place.score for chunk_id, place in places_by_chunk.items()}
+            if channel == "semantic" and inputs.backgrounds:
+                parts["semantic_background"] = self._list_scores(inputs.backgrounds)
+                if not inputs.named:
+                    scores = {
+                        chunk_id: score - profile.background * inputs.backgrounds.get(chunk_id, 0.0)
+                        for chunk_id, score in scores.items()
+                    }
+            # A chunk that the channel did not return scores the channel's lowest hit (an upper
+            # bound), or 0 when the channel is complete.
+            is_complete = channel in inputs.complete_channels
+            values = self._list_scores(scores, 0.0 if is_complete else min(scores.values()))
+            if channel == "lexical" and profile.bigram and inputs.pair_scores:
+                parts["word_pairs"] = self._list_scores(inputs.pair_scores)
+                values = values + profile.bigram * parts["word_pairs"]
+            # Over the candidates, not the corpus, which would cost extra reads for .002 to .005
+            # nDCG.
+            mean, deviation = float(values.mean()), float(values.std())
+            weight = self._compute_weight(channel)
+            numbers[channel] = {"weight": weight, "mean": mean, "deviation": deviation}
+            parts[f"{channel}_z"] = compute_z_scores(values)
+            total += weight * parts[f"{channel}_z"]
+        if not any(numbers[channel]["deviation"] for channel in self.places):
+            return None
+        return self._build_fusion(total, parts, numbers)
+
+    def fuse_reciprocal_ranks(self) -> Fusion:
+        """Fuse by weighted reciprocal rank (Cormack, Clarke and Büttcher 2009).
+
+        Scores are a share of the maximum that the channels with hits can reach.
+        """
+        rrf_k = self.profile.rrf_k
+        # `or 1.0`: without hits or with zero weights there is nothing to divide by.
+        weights = {channel: self._compute_weight(channel) for channel in self.places}
+        max_sum = sum(weight / (rrf_k + 1) for weight in weights.values()) or 1.0
+        parts = {
+            f"{channel}_rrf": self._list_scores(
+                {
+                    chunk_id: weights[channel] / (rrf_k + place.rank) / max_sum
+                    for chunk_id, place in places_by_chunk.items()
                 }
-        values = _fill_scores(ids, scores, complete=channel in inputs.complete_channels)
-        if channel == "lexical" and profile.bigram and inputs.pair_scores:
-            pairs = np.array([inputs.pair_scores.get(chunk_id, 0.0) for chunk_id in ids])
-            values, parts["word_pairs"] = values + profile.bigram * pairs, pairs
-        # Over the candidates, not the corpus, which would cost extra reads for .002 to .005 nDCG.
-        mean, deviation = float(values.mean()), float(values.std())
-        weight = _compute_weight(channel, inputs, profile)
-        numbers[channel] = {"weight": weight, "mean": mean, "deviation": deviation}
-        parts[f"{channel}_z"] = compute_z_scores(values)
-        total += weight * parts[f"{channel}_z"]
-    if not any(numbers[channel]["deviation"] for channel in places):
-        return None
-    return _build_fusion(ids, total, parts, places, inputs, chunks, profile, numbers)
+            )
+            for channel, places_by_chunk in self.places.items()
+        }
+        total = np.sum(list(parts.values()), axis=0) if parts else np.zeros(len(self.ids))
+        numbers: dict[str, Any] = {
+            "method": "rrf",
+            "candidates": len(self.ids),
+            "k": rrf_k,
+            "most": max_sum,
+        }
+        numbers.update({channel: {"weight": weight} for channel, weight in weights.items()})
+        return self._build_fusion(total, parts, numbers)
 
+    def _list_scores(self, scores: Mapping[UUID, float], default: float = 0.0) -> Floats:
+        """Return one score per candidate."""
+        return np.array([scores.get(chunk_id, default) for chunk_id in self.ids])
 
-def _compute_weight(channel: Channel, inputs: FusionInput, profile: FusionProfile) -> float:
-    """Return the weight of a channel: for words less where they have little evidence, for meaning
-    and graph by another factor where the question names no document.
+    def _compute_weight(self, channel: Channel) -> float:
+        """Return the weight of a channel: for words less where they have little evidence, for
+        meaning and graph by another factor where the question names no document.
 
-    A question that shares few words with every passage is a paraphrase, or in another language. The
-    lexical scores are then noise, which standardizing would blow up.
-    """
-    weight = profile.get_weight(channel) * inputs.weight_factors.get(channel, 1.0)
-    if channel == "semantic" and not inputs.named:
-        return weight * profile.unnamed_semantic
-    if channel == "graph" and not inputs.named:
-        return weight * profile.unnamed_graph
-    return weight * compute_word_evidence(inputs, profile) if channel == "lexical" else weight
+        A question that shares few words with every passage is a paraphrase, or in another language.
+        The lexical scores are then noise, which standardizing would blow up.
+        """
+        inputs, profile = self.inputs, self.profile
+        weight = profile.get_weight(channel) * inputs.weight_factors.get(channel, 1.0)
+        if channel == "semantic" and not inputs.named:
+            return weight * profile.unnamed_semantic
+        if channel == "graph" and not inputs.named:
+            return weight * profile.unnamed_graph
+        return weight * compute_word_evidence(inputs, profile) if channel == "lexical" else weight
+
+    def _build_fusion(
+        self, total: Floats, parts: dict[str, Floats], numbers: dict[str, Any]
+    ) -> Fusion:
+        inputs, profile = self.inputs, self.profile
+        # Not standardized: to be named is evidence by itself, however many others are named.
+        if "lexical" in self.places:
+            numbers["lexical"]["coverage"] = inputs.lexical_coverage
+        term_weights = profile.term_weights
+        is_rrf = numbers["method"] == "rrf"
+        title_weight = 0.0 if is_rrf else profile.title * compute_word_evidence(inputs, profile)
+        for name, scores_by_chunk, weight in (
+            ("named", inputs.named, profile.named),
+            ("bridged", inputs.bridged, RRF_BRIDGED if is_rrf else profile.bridged),
+            ("title", inputs.titles, title_weight),
+            *((name, inputs.terms.get(name, {}), weight) for name, weight in term_weights.items()),
+        ):
+            if scores_by_chunk:
+                parts[name] = self._list_scores(scores_by_chunk)
+                total = total + weight * parts[name]
+                numbers[name] = {"weight": weight}
+        columns = zip(*(values.tolist() for values in parts.values()), strict=True)
+        candidates = [
+            FusedCandidate(
+                self.chunks[chunk_id],
+                score,
+                {
+                    channel: places_by_chunk[chunk_id]
+                    for channel, places_by_chunk in self.places.items()
+                    if chunk_id in places_by_chunk
+                },
+                dict(zip(parts, row, strict=True)),
+            )
+            for chunk_id, score, row in zip(self.ids, total.tolist(), columns, strict=True)
+        ]
+        return Fusion(
+            tuple(sorted(candidates, key=lambda item: (-item.score, item.chunk.chunk_id))), numbers
+        )
 
 
 def compute_word_evidence(inputs: FusionInput, profile: FusionProfile) -> float:
@@ -265,102 +343,10 @@ def compute_word_evidence(inputs: FusionInput, profile: FusionProfile) -> float:
     return min(1.0, inputs.lexical_coverage / profile.full_coverage)
 
 
-def _fill_scores(ids: list[UUID], scores: Mapping[UUID, float], *, complete: bool) -> Floats:
-    """Return one score per candidate.
-
-    A chunk that the channel did not return scores the channel's lowest hit (an upper bound), or 0
-    when the channel is complete.
-    """
-    default_score = 0.0 if complete else min(scores.values())
-    return np.array([scores.get(chunk_id, default_score) for chunk_id in ids])
-
-
 def compute_z_scores(values: Floats) -> Floats:
     """Return (value − mean) / deviation; zeros when all values are equal."""
     deviation = values.std()
     return (values - values.mean()) / deviation if deviation > 1e-12 else np.zeros(len(values))
-
-
-def _fuse_reciprocal_ranks(
-    ids: list[UUID],
-    places: Mapping[Channel, Mapping[UUID, ChannelRank]],
-    inputs: FusionInput,
-    chunks: Mapping[UUID, ChunkView],
-    profile: FusionProfile,
-) -> Fusion:
-    """Fuse by weighted reciprocal rank (Cormack, Clarke and Büttcher 2009).
-
-    Scores are a share of the maximum that the channels with hits can reach.
-    """
-    # `or 1.0`: without hits or with zero weights there is nothing to divide by.
-    weights = {channel: _compute_weight(channel, inputs, profile) for channel in places}
-    max_sum = sum(weight / (profile.rrf_k + 1) for weight in weights.values()) or 1.0
-    parts = {
-        f"{channel}_rrf": np.array(
-            [
-                weights[channel] / (profile.rrf_k + places_by_chunk[chunk_id].rank) / max_sum
-                if chunk_id in places_by_chunk
-                else 0.0
-                for chunk_id in ids
-            ]
-        )
-        for channel, places_by_chunk in places.items()
-    }
-    total = np.sum(list(parts.values()), axis=0) if parts else np.zeros(len(ids))
-    numbers: dict[str, Any] = {
-        "method": "rrf",
-        "candidates": len(ids),
-        "k": profile.rrf_k,
-        "most": max_sum,
-    }
-    numbers.update({channel: {"weight": weight} for channel, weight in weights.items()})
-    return _build_fusion(ids, total, parts, places, inputs, chunks, profile, numbers)
-
-
-def _build_fusion(
-    ids: list[UUID],
-    total: Floats,
-    parts: dict[str, Floats],
-    places: Mapping[Channel, Mapping[UUID, ChannelRank]],
-    inputs: FusionInput,
-    chunks: Mapping[UUID, ChunkView],
-    profile: FusionProfile,
-    numbers: dict[str, Any],
-) -> Fusion:
-    # Not standardized: to be named is evidence by itself, however many others are named.
-    if "lexical" in places:
-        numbers["lexical"]["coverage"] = inputs.lexical_coverage
-    term_weights = profile.term_weights
-    is_rrf = numbers["method"] == "rrf"
-    title_weight = 0.0 if is_rrf else profile.title * compute_word_evidence(inputs, profile)
-    for name, scores_by_chunk, weight in (
-        ("named", inputs.named, profile.named),
-        ("bridged", inputs.bridged, RRF_BRIDGED if is_rrf else profile.bridged),
-        ("title", inputs.titles, title_weight),
-        *((name, inputs.terms.get(name, {}), weight) for name, weight in term_weights.items()),
-    ):
-        if scores_by_chunk:
-            parts[name] = np.array([scores_by_chunk.get(chunk_id, 0.0) for chunk_id in ids])
-            total = total + weight * parts[name]
-            numbers[name] = {"weight": weight}
-    scores, names = total.tolist(), tuple(parts)
-    columns = zip(*(values.tolist() for values in parts.values()), strict=True)
-    candidates = [
-        FusedCandidate(
-            chunks[chunk_id],
-            score,
-            {
-                channel: places_by_chunk[chunk_id]
-                for channel, places_by_chunk in places.items()
-                if chunk_id in places_by_chunk
-            },
-            dict(zip(names, row, strict=True)),
-        )
-        for chunk_id, score, row in zip(ids, scores, columns, strict=True)
-    ]
-    return Fusion(
-        tuple(sorted(candidates, key=lambda item: (-item.score, item.chunk.chunk_id))), numbers
-    )
 
 
 def compute_lexical_coverage(best_score: float, idf: Mapping[str, Mapping[str, float]]) -> float:

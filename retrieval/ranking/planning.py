@@ -387,13 +387,12 @@ class _CypherReply(BaseModel):
     parameters: list[_Parameter] = Field(max_length=MAX_PARAMETERS)
 
 
-_CYPHER_TEXT = {"type": "string"}
 _CYPHER_SCHEMA = build_object_schema(
     {
-        "cypher": _CYPHER_TEXT,
+        "cypher": _TEXT,
         "parameters": {
             "type": "array",
-            "items": build_object_schema({"name": _CYPHER_TEXT, "value": _CYPHER_TEXT}),
+            "items": build_object_schema({"name": _TEXT, "value": _TEXT}),
         },
     }
 )

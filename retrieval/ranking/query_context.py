@@ -57,6 +57,8 @@ class ModelBudget:
     profile: BudgetProfile = field(default_factory=BudgetProfile)
     prices: PriceTable = NO_PRICES
     stopped: list[StoppedCall] = field(default_factory=list)
+    rerank_requests: int = 0
+    """Requests to servers that rerank, counted as they are sent."""
     _usage: dict[_UsageKey, ModelUsage] = field(default_factory=dict)
     # With the reservations of calls in flight.
     _calls: Counter[CapName] = field(default_factory=Counter)
@@ -236,13 +238,6 @@ class QueryEmbeddingCache:
         return embedded_query
 
 
-@dataclass(slots=True)
-class EngineUsage:
-    """Requests of one query to servers other than chat models. Counted as they are sent."""
-
-    rerank_requests: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class QueryContext:
     """A query that is being processed."""
@@ -258,7 +253,6 @@ class QueryContext:
     use_cache: bool = False
     redactor: Redactor = field(default_factory=Redactor)
     searches_left: int = 0  # that the chat model may still ask for
-    usage: EngineUsage = field(default_factory=EngineUsage)
     budget: ModelBudget = field(default_factory=ModelBudget)
     calibration: CalibrationBasis = "uncalibrated"
     standalone: str | None = None  # the question, where the conversation before it changes it

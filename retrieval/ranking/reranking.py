@@ -19,6 +19,7 @@ from retrieval.ranking.passages import RankedParent, replace_score
 from schemas.errors import AnabranchError
 from schemas.ports.engines import (
     BlobStore,
+    Embedder,
     QueryEmbedding,
     Reranker,
     RerankPassage,
@@ -27,6 +28,7 @@ from schemas.ports.engines import (
 )
 from schemas.ports.search import ChildStates, ChunkView, IndexSnapshot
 from schemas.profiles import RerankProfile
+from schemas.values import format_embedding_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +298,30 @@ class TokenStateReader:
             for chunk_id, location in location_by_chunk.items()
             if location in states
         }
+
+    async def read_located(
+        self, chunks: Mapping[UUID, ChunkView], embedder: Embedder
+    ) -> dict[UUID, tuple[TokenStates, TokenSpans]] | None:
+        """Return the states of the chunks with the places of their tokens in the chunks' texts.
+
+        None unless all are stored. Long texts are cut before the embedding, and another program
+        version may have embedded other texts.
+        """
+        states = await self.read(list(chunks.values()))
+        if len(states) < len(chunks):
+            return None
+        texts = [format_embedding_text(chunk.prefix, chunk.text) for chunk in chunks.values()]
+        located = {
+            chunk.chunk_id: (
+                states[chunk.chunk_id],
+                spans - len(format_embedding_text(chunk.prefix, "")),
+            )
+            for chunk, spans in zip(
+                chunks.values(), await embedder.locate_tokens(texts), strict=True
+            )
+        }
+        fits = all(len(rows) == len(spans) for (rows, _), spans in located.values())
+        return located if fits else None
 
     def _unpack_all(
         self, packed_by_location: Mapping[StatesLocation, bytes]

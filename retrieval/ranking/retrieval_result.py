@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -148,12 +148,15 @@ async def date_result(
     )
 
 
+def list_best_parents(query_context: QueryContext, ranking: Ranking) -> list[RankedParent]:
+    limit = query_context.profile.fusion.per_document
+    return limit_per_document(ranking.parents, limit)[: query_context.request.k]
+
+
 async def attach_results(
     query_context: QueryContext, result: RetrievalResult, snapshot: PassageReader
 ) -> RetrievalResult:
-    best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)[
-        : query_context.request.k
-    ]
+    best = list_best_parents(query_context, result.ranking)
     views = await snapshot.fetch_parents([parent.parent_id for parent in best])
     learn_views(query_context.redactor, views, [parent.best.chunk for parent in best])
     return replace(
@@ -168,13 +171,9 @@ async def attach_contexts(
 ) -> RetrievalResult:
     """Trim and pack the best parents, with the children that may be quoted."""
     profile = query_context.profile.answer
-    best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)
+    best = list_best_parents(query_context, result.ranking)[: query_context.profile.rerank.keep]
     # Before packing, so that weak passages do not use the token budget.
-    trimmed = trim_parents(
-        best[: min(query_context.request.k, query_context.profile.rerank.keep)],
-        profile.trim,
-        result.relevance.background,
-    )
+    trimmed = trim_parents(best, profile.trim, result.relevance.background)
     duplicates = [duplicate for parent in trimmed for duplicate in list_duplicates(parent)]
     read_ids = [parent.parent_id for parent in trimmed]
     evidence_ids = [row.parent_id for row in result.graph_evidence]
@@ -226,10 +225,6 @@ def learn_views(
 
     passages = list_passages(views.values())
     redactor.learn_divided(passages, [*passages, *list_passages(chunks)])
-
-
-def get_numbers(result: RetrievalResult) -> dict[str, Any]:
-    return {"refusal": asdict(result.relevance)}
 
 
 MAX_SNIPPET_CHARACTERS = 400

@@ -16,7 +16,7 @@ from retrieval.answering.evidence import QUOTE_DISTANCE, rank_rows
 from retrieval.pipeline import PipelineResult
 from retrieval.question.answer_values import choose_cell, choose_value, detect_answer_type
 from retrieval.question.quantities import find_quantities
-from retrieval.question.words import extract_content_words, stem_word
+from retrieval.question.words import extract_stems
 from retrieval.ranking.quote_candidates import QuoteCandidate, find_equal_quotes, normalize_quote
 from retrieval.runs.recorded_run import RecordedRun
 from retrieval.runs.rerun import answer_from_record
@@ -42,13 +42,11 @@ class _Lead:
         """Tell whether the other sentence has the same text, or the same value for the question."""
         if self.text == other.text:
             return True
-        topical = {stem_word(word) for word in extract_content_words(question)}
-        words = {stem_word(word) for word in extract_content_words(other.text)}
         return (
             self.value is not None
             and other.value is not None
             and self.score - other.score <= CONFLICT_DISTANCE
-            and not topical.isdisjoint(words)
+            and not extract_stems(question).isdisjoint(extract_stems(other.text))
             and _are_equal(self.value, other.value)
         )
 

@@ -12,6 +12,7 @@ from schemas.generations import Generation
 from schemas.questions import QueryResponse, SearchResult
 from schemas.run_records import (
     FORMER_SETTINGS,
+    ChangeCause,
     ChangeReason,
     ComparedRun,
     CurrentDocument,
@@ -37,13 +38,7 @@ def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> R
     # By parent id: unchanged text in the same section keeps its id in every revision.
     passages_then = {passage.parent_id: passage for passage in get_passages(then)}
     passages_now = {passage.parent_id: passage for passage in get_passages(now)}
-    explainer = _ChangeExplainer(
-        then,
-        now,
-        context,
-        {passage.document_id: passage.revision for passage in passages_then.values()},
-        {passage.document_id: passage.revision for passage in passages_now.values()},
-    )
+    explainer = _ChangeExplainer(then, now, context)
     moved = [
         _build_change(passage, later_passage, explainer.explain_moved())
         for key, passage in passages_then.items()
@@ -108,16 +103,12 @@ def describe_side(run: RecordedRun) -> ComparedRun:
 class _ChangeExplainer:
     """Explain changes by differences in request, profile, generation, documents and ranking."""
 
-    def __init__(
-        self,
-        then: RecordedRun,
-        now: RecordedRun,
-        context: DiffContext,
-        revisions_then: Mapping[UUID, int],
-        revisions_now: Mapping[UUID, int],
-    ) -> None:
-        self._then, self._now, self._documents = then, now, context.documents
-        self._revisions_then, self._revisions_now = revisions_then, revisions_now
+    def __init__(self, then: RecordedRun, now: RecordedRun, context: DiffContext) -> None:
+        self._documents = context.documents
+        self._revisions_then, self._revisions_now = (
+            {passage.document_id: passage.revision for passage in get_passages(run)}
+            for run in (then, now)
+        )
         self.profile_changes = _diff_settings(_get_settings(then), _get_settings(now))
         self.request_changes = _diff_settings(_get_request(then), _get_request(now))
         self.generation_reason = _explain_generations(
@@ -125,6 +116,7 @@ class _ChangeExplainer:
         )
         # Retrieved, though perhaps ranked below the passages that were read.
         self._candidates = {candidate.parent_id for candidate in now.candidates}
+        self._documents_then = {candidate.document_id for candidate in then.candidates}
 
     def explain_run(self) -> Iterable[ChangeReason]:
         if self.request_changes:
@@ -151,38 +143,31 @@ class _ChangeExplainer:
         )
         if revision is not None and revision != passage.revision:
             return _explain_revisions(passage, passage.revision, revision)
+        name = _format_name(passage)
         if passage.parent_id in self._candidates:
-            return self._explain_by_run() or ChangeReason(
-                cause="ranking",
-                detail=f"{_format_name(passage)} is still retrieved, below the ranks that are read",
+            return self._explain(
+                "ranking", f"{name} is still retrieved, below the ranks that are read"
             )
-        return self._explain_by_run() or ChangeReason(
-            cause="ranking", detail=f"other passages now rank above {_format_name(passage)}"
-        )
+        return self._explain("ranking", f"other passages now rank above {name}")
 
     def explain_added(self, passage: SearchResult) -> ChangeReason:
         previous_revision = self._revisions_then.get(passage.document_id)
         if previous_revision is not None and previous_revision != passage.revision:
             return _explain_revisions(passage, previous_revision, passage.revision)
-        if passage.document_id not in {
-            candidate.document_id for candidate in self._then.candidates
-        }:
-            return self._explain_by_run() or ChangeReason(
-                cause="document",
-                detail=f"{_format_name(passage)} was not retrieved then: it is new or has changed",
-            )
-        return self._explain_by_run() or ChangeReason(
-            cause="ranking",
-            detail=f"{_format_name(passage)} was retrieved then, below the ranks that were read",
+        name = _format_name(passage)
+        if passage.document_id not in self._documents_then:
+            detail = f"{name} was not retrieved then: it is new or has changed"
+            return self._explain("document", detail)
+        return self._explain(
+            "ranking", f"{name} was retrieved then, below the ranks that were read"
         )
 
-    def explain_moved(self) -> ChangeReason | None:
-        return self._explain_by_run() or ChangeReason(
-            cause="ranking", detail="neighboring passages or corpus statistics changed"
-        )
+    def explain_moved(self) -> ChangeReason:
+        return self._explain("ranking", "neighboring passages or corpus statistics changed")
 
-    def _explain_by_run(self) -> ChangeReason | None:
-        return next(iter(self.explain_run()), None)
+    def _explain(self, cause: ChangeCause, detail: str) -> ChangeReason:
+        """Return the first difference of the runs as the reason, or without one the given one."""
+        return next(iter(self.explain_run()), ChangeReason(cause=cause, detail=detail))
 
 
 def _build_change(

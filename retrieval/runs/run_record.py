@@ -6,9 +6,9 @@ Texts are recorded by hash.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any
 from uuid import UUID
 
 from retrieval.answering.judge import JudgedDraft
@@ -30,8 +30,6 @@ from schemas.run_records import (
     RejectedDraft,
     RunRecord,
 )
-
-ResponseT = TypeVar("ResponseT", SearchResponse, QueryResponse)
 
 CHUNK_FIELDS = (
     *(
@@ -201,26 +199,25 @@ def build_query_received(
 
 
 def build_query_answered(
-    tenant: str,
+    query: QueryContext,
     response: SearchResponse | QueryResponse,
-    ranking: Ranking,
-    numbers: dict[str, Any],
+    result: RetrievalResult,
+    judged: JudgedDraft | None,
     answered_at: datetime,
-    run_record: RunRecord | None = None,
 ) -> QueryAnswered:
-    """Build the event. `ranking` provides the candidates of all channels with all their numbers.
+    """Build the event, with the candidates of all channels and all their numbers.
 
     A rerun starts from these candidates at fusion.
     """
     return QueryAnswered(
         run_id=response.run_id,
-        tenant=tenant,
+        tenant=query.caller.tenant,
         generation=response.generation,
         answered_at=answered_at,
         response=_dump_response(response),
-        candidates=_list_candidates(ranking),
-        numbers={**ranking.numbers, **numbers},
-        run_record=run_record,
+        candidates=_list_candidates(result.ranking),
+        numbers={**result.ranking.numbers, "refusal": asdict(result.relevance)},
+        run_record=build_run_record(query, result, judged),
     )
 
 
@@ -271,19 +268,19 @@ def _format_candidate(fused: FusedCandidate, parent: RankedParent | None) -> dic
 
 
 @dataclass(frozen=True, slots=True)
-class QueryOutcome(Generic[ResponseT]):
+class QueryOutcome:
     """The response to a query and the event to publish.
 
     `snapshot_version` is the index version it was computed from; None means: do not cache.
     """
 
-    response: ResponseT
+    response: SearchResponse | QueryResponse
     answered_event: QueryAnswered
     snapshot_version: SnapshotVersion | None
 
     def copy_for_run(
         self, run_id: UUID, answered_at: datetime, timings_ms: dict[str, float]
-    ) -> QueryOutcome[ResponseT]:
+    ) -> QueryOutcome:
         """Copy the outcome for another run, with no model calls, tokens or cost."""
         changes = {
             "cached": True,

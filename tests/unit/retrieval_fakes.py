@@ -164,6 +164,13 @@ class WordReranker:
         return list(passage.states)
 
 
+def write_reply(*sentences: tuple[str, list[int]], **fields: Any) -> dict[str, Any]:
+    """Build the reply of a chat model that answers with these sentences and their citations."""
+    parts = [{"text": text, "citations": numbers} for text, numbers in sentences]
+    reply = {"sufficient": bool(parts), "sentences": parts, "assumptions": [], "limitations": []}
+    return reply | fields
+
+
 @dataclass
 class ScriptedChat:
     """Returns or raises `answer`, or returns its items in turn; records the requests.

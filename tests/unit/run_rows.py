@@ -8,10 +8,12 @@ from typing import Any
 from uuid import UUID
 
 from processors import runs
+from retrieval.runs.rerun import Rerun, rerun_run
 from retrieval.runs.run_record import hash_text
 from schemas.events import Event, QueryAnswered, QueryReceived
 from schemas.ports.lineage import RecordedText
 from schemas.principals import Principal
+from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_harness import RUN_ID, RetrievalHarness
 
 
@@ -60,3 +62,9 @@ class FakeRecordedTexts:
             for one in texts
             if (text := self._texts.get(one.id)) is not None and hash_text(text) == one.text_sha256
         }
+
+
+async def rerun_query(built: RetrievalHarness, **options: Any) -> Rerun:
+    """Rerun what a harness has published."""
+    row = {"run_record": None, "response": None, **make_run_row(built)}
+    return await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built, **options))

@@ -215,11 +215,11 @@ async def test_timed_out_waiter_uses_answer_cached_meanwhile(
         0,
     )
 
-    async def hang() -> QueryOutcome[QueryResponse]:
+    async def hang() -> QueryOutcome:
         await asyncio.Event().wait()
         return outcome
 
-    async def answer() -> QueryOutcome[QueryResponse]:
+    async def answer() -> QueryOutcome:
         nonlocal n_calls
         n_calls += 1
         return outcome
@@ -237,25 +237,16 @@ async def test_timed_out_waiter_uses_answer_cached_meanwhile(
 
 async def test_waiting_for_hanging_query_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_cache, "DUPLICATE_WAIT_S", 0.0)
-    built = make_harness()
-    built.chat = HangingChat({})
-    await expect_each_query_reaches_model(CachedRetriever(built), 2)
-
-
-async def expect_each_query_reaches_model(
-    cached_retriever: CachedRetriever, n_queries: int
-) -> None:
-    """Check that every concurrent query calls the model, which never answers."""
-    chat = cached_retriever.harness.chat
-    assert isinstance(chat, HangingChat)
-    waiting = [asyncio.create_task(cached_retriever.ask()) for _ in range(n_queries)]
-    await eventually(lambda: chat.call_count >= n_queries)
+    built, chat = make_harness(), HangingChat({})
+    built.chat = chat
+    retriever = CachedRetriever(built)
+    waiting = [asyncio.create_task(retriever.ask()) for _ in range(2)]
+    # Every query calls the model, which never answers.
+    await eventually(lambda: chat.call_count >= 2)
     for one in waiting:
         one.cancel()
-    assert all(
-        isinstance(one, asyncio.CancelledError)
-        for one in await asyncio.gather(*waiting, return_exceptions=True)
-    )
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in found)
 
 
 async def test_coalesced_query_reruns_after_index_change() -> None:
@@ -271,7 +262,7 @@ async def test_coalesced_query_reruns_after_index_change() -> None:
     )
 
 
-async def test_stale_answers_are_evicted_by_cleanup() -> None:
+async def test_stale_and_unverified_answers_are_evicted_by_cleanup() -> None:
     retriever = CachedRetriever(make_harness())
     await retriever.ask()
     await retriever.answers.evict_stale()
@@ -279,10 +270,6 @@ async def test_stale_answers_are_evicted_by_cleanup() -> None:
     retriever.harness.index.state = "2"
     await retriever.answers.evict_stale()
     assert len(retriever.answers) == 0
-
-
-async def test_cache_is_cleared_when_snapshot_cannot_be_verified() -> None:
-    retriever = CachedRetriever(make_harness())
     await retriever.ask()
     retriever.harness.index.channel_errors["unchanged"] = DatabaseUnavailable("away")
     await retriever.answers.evict_stale()

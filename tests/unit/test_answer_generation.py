@@ -40,16 +40,13 @@ from schemas.values import Span
 from tests.fakes.openai_server import fake_openai
 from tests.support.api_client import LOCAL_CALLER
 from tests.support.cpu_time import measure_cpu_s
-from tests.unit.retrieval_fakes import ScriptedChat
+from tests.unit.retrieval_fakes import ScriptedChat, write_reply
 from tests.unit.retrieval_harness import COST_QUESTION, RUN_ID, RetrievalHarness, make_harness
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
 
 
 def script_answer(*sentences: tuple[str, list[int]], **more: object) -> ScriptedChat:
-    parts = [{"text": text, "citations": numbers} for text, numbers in sentences]
-    return ScriptedChat(
-        {"sufficient": True, "sentences": parts, "assumptions": [], "limitations": [], **more}
-    )
+    return ScriptedChat(write_reply(*sentences, **more))
 
 
 async def query_with_chat(
@@ -162,10 +159,8 @@ async def test_profile_sets_the_least_support_of_a_sentence() -> None:
         Profile(name=name, answer=AnswerProfile(min_support=share, further_searches=0))
         for name, share in (("lenient", 0.1), ("exacting", 1.0))
     ]
-    retriever = built.make_retriever()
     lenient, exacting = [
-        await retriever.query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile=name), RUN_ID)
-        for name in ("lenient", "exacting")
+        await built.query(COST_QUESTION, profile=name) for name in ("lenient", "exacting")
     ]
     assert (lenient.refused, exacting.refused) == (False, True)
 
@@ -220,9 +215,7 @@ def test_section_is_heading_path_at_quote(place: str, section: str) -> None:
         "```\n# not a heading\n```\n\n### Index\n\nat the end"
     )
     assert resolve_section(text, "Lease", text.index(place)) == section
-
-
-def test_section_without_headings_is_unchanged() -> None:
+    # Without headings, or with the last one of its own path.
     assert resolve_section("monthly rent", "Lease > Rent", 0) == "Lease > Rent"
     assert resolve_section("## Rent\n\nmonthly rent", "Lease > Rent", 12) == "Lease > Rent"
 
@@ -252,8 +245,7 @@ async def test_profile_sets_prompt_and_options_of_the_answer() -> None:
     )
     answer = AnswerProfile(prompt=prompt, further_searches=0)
     built.profiles = [Profile(name="own", answer=answer)]
-    request = QueryRequest(query=COST_QUESTION, profile="own")
-    await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    await built.query(COST_QUESTION, profile="own")
     assert chat.prompts[0][0] == "You are a buyer.\n\nAnswer briefly (de)."
     assert chat.options == [ChatOptions("small", 0.3, 200)]
     answered = built.published_events[-1]
@@ -304,13 +296,6 @@ def list_quotes(text: str, title: str | None = None, question: str = "") -> list
     return [item.text for item in make_quote_candidates(text, title, question)]
 
 
-def test_headerless_table_row_is_quoted_by_cells() -> None:
-    found = make_quote_candidates(
-        "|  |  |\n| --- | --- |\n| North quay | 7.4 m |\n| South quay | 9.1 m |"
-    )
-    assert [item.readable_text for item in found] == ["North quay; 7.4 m", "South quay; 9.1 m"]
-
-
 def test_unmarked_headings_that_repeat_the_question_are_not_quoted() -> None:
     quotes = list_quotes(UNMARKED_HEADINGS, question="Where was buoy 14 moved?")
     assert "Buoy 14 moved" not in quotes
@@ -346,12 +331,22 @@ CONTINUED_TABLE = (
 )
 
 
-def test_table_with_empty_header_continues_the_previous_one() -> None:
-    rows = [item.readable_text for item in make_quote_candidates(CONTINUED_TABLE)]
-    assert rows == ["Pump: P11; Flow: 40 l/s", "Pump: P12; Flow: 55 l/s"]
-    other = CONTINUED_TABLE.replace("|  |  |\n| --- | --- |\n", "|  |  |  |\n| --- | --- | --- |\n")
-    rows = [item.readable_text for item in make_quote_candidates(other)]
-    assert rows[1] == "P12; 55 l/s"
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [
+        (CONTINUED_TABLE, ["Pump: P11; Flow: 40 l/s", "Pump: P12; Flow: 55 l/s"]),
+        # Another number of columns.
+        (
+            CONTINUED_TABLE.replace(
+                "|  |  |\n| --- | --- |\n", "|  |  |  |\n| --- | --- | --- |\n"
+            ),
+            ["Pump: P11; Flow: 40 l/s", "P12; 55 l/s"],
+        ),
+        ("|  |  |\n| --- | --- |\n| North quay | 7.4 m |", ["North quay; 7.4 m"]),
+    ],
+)
+def test_table_with_empty_header_continues_the_previous_one(table: str, rows: list[str]) -> None:
+    assert [item.readable_text for item in make_quote_candidates(table)] == rows
 
 
 @pytest.mark.parametrize(
@@ -436,16 +431,22 @@ def test_numbers_and_words_are_checked_against_sources() -> None:
     assert compute_support("the of and", ["nothing"]) == 1.0
 
 
+def feed_pieces(*pieces: tuple[int, str]) -> list[Progress]:
+    reported: list[Progress] = []
+    partial_answer = PartialAnswer(reported.append, Redactor())
+    for draft, piece in pieces:
+        partial_answer.feed(draft, piece)
+    return reported
+
+
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_streamed_words_are_incremental(ascii_only: bool) -> None:
     sentences = [
         {"text": 'A “quoted” \\u00 "word" costs 5 € 😀 [1, 2].', "citations": [1]},
         {"text": "Two [3]", "citations": []},
     ]
-    reported: list[Progress] = []
-    partial_answer = PartialAnswer(reported.append, Redactor())
-    for letter in json.dumps({"sufficient": True, "sentences": sentences}, ensure_ascii=ascii_only):
-        partial_answer.feed(1, letter)
+    answer = json.dumps({"sufficient": True, "sentences": sentences}, ensure_ascii=ascii_only)
+    reported = feed_pieces(*((1, letter) for letter in answer))
     words = [progress.text for progress in reported if isinstance(progress, AnswerDelta)]
     assert "".join(words) == 'A “quoted” \\u00 "word" costs 5 € 😀. Two'
     assert len(words) > 20
@@ -455,29 +456,20 @@ def test_streamed_words_cost_the_same_in_a_long_answer() -> None:
     sentences = [{"text": "It costs 18,740 euros [1].", "citations": [1]}] * 1000
 
     def feed(count: int) -> None:
-        partial_answer = PartialAnswer(lambda _: None, Redactor())
         answer = json.dumps({"sufficient": True, "sentences": sentences[:count]})
-        for start in range(0, len(answer), 8):
-            partial_answer.feed(1, answer[start : start + 8])
+        feed_pieces(*((1, answer[start : start + 8]) for start in range(0, len(answer), 8)))
 
     assert measure_cpu_s(lambda: feed(1000)) < 60 * measure_cpu_s(lambda: feed(50))
 
 
 def test_sentence_without_end_is_streamed_no_further() -> None:
-    reported: list[Progress] = []
-    partial_answer = PartialAnswer(reported.append, Redactor())
-    partial_answer.feed(1, '{"sentences": [{"text": "')
-    for _ in range(30):
-        partial_answer.feed(1, "word " * 200)
+    reported = feed_pieces((1, '{"sentences": [{"text": "'), *[(1, "word " * 200)] * 30)
     assert 15_000 < sum(len(one.text) for one in reported if isinstance(one, AnswerDelta)) < 18_000
 
 
 def test_new_draft_restarts_stream() -> None:
-    reported: list[Progress] = []
-    partial_answer = PartialAnswer(reported.append, Redactor())
-    partial_answer.feed(1, '{"sentences": [{"text": "The first try')
-    partial_answer.feed(2, '{"sentences": [{"text": "The second')
-    assert reported == [
+    sentences = '{"sentences": [{"text": "'
+    assert feed_pieces((1, f"{sentences}The first try"), (2, f"{sentences}The second")) == [
         AnswerDelta(draft=1, text="The first try"),
         AnswerDelta(draft=2, text="The second"),
     ]

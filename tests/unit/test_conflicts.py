@@ -14,17 +14,16 @@ from retrieval.question.query_plan import plan_query
 from retrieval.ranking.fusion import FusedCandidate
 from retrieval.ranking.passages import ContextPassage, RankedParent, fold_duplicates
 from retrieval.ranking.quote_candidates import extract_quote_candidates
-from retrieval.runs.rerun import rerun_run
 from schemas.profiles import Profile, RedactionProfile
-from schemas.questions import QueryRequest, QueryResponse
-from tests.support.api_client import LOCAL_CALLER
+from schemas.questions import QueryResponse
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,
     ScriptedChat,
+    write_reply,
 )
-from tests.unit.retrieval_harness import RUN_ID, RetrievalHarness, make_harness
+from tests.unit.retrieval_harness import RetrievalHarness, make_harness
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
-from tests.unit.run_rows import FakeRecordedTexts, make_run_row
+from tests.unit.run_rows import rerun_query
 
 
 def make_spans(text: str, raw_values: Mapping[str, str]) -> list[Mapping[str, object]]:
@@ -287,6 +286,7 @@ def test_quantities_are_normalized() -> None:
 
 
 FEE_QUESTION = "How high is the late fee of the warehouse?"
+FEE_CHAT = ScriptedChat(write_reply(("The late fee of the warehouse is 12 percent.", [1])))
 
 
 def add_fees(built: RetrievalHarness) -> None:
@@ -298,17 +298,10 @@ def add_fees(built: RetrievalHarness) -> None:
         built.add(name, f"The late fee of the warehouse is {fee}. It is paid at once.", title=name)
 
 
-async def ask(
-    built: RetrievalHarness, question: str = FEE_QUESTION, **options: str
-) -> QueryResponse:
-    request = QueryRequest(query=question, **options)
-    return await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
-
-
 async def test_quoted_answer_shows_the_conflict_first() -> None:
     built = make_harness()
     add_fees(built)
-    response = await ask(built)
+    response = await built.query(FEE_QUESTION)
     assert response.answer is not None
     assert [value.value for value in response.conflicts[0].values] == ["12 percent", "10 percent"]
     assert response.answer.startswith(
@@ -327,10 +320,10 @@ async def test_question_for_one_edition_is_answered_by_it_alone() -> None:
     for year, fee in ((2022, "10 percent"), (2024, "12 percent")):
         title = f"Warehouse fees {year}"
         built.add(f"fees-{year}", f"The late fee of the warehouse is {fee}.", title=title)
-    response = await ask(built, "How high is the late fee of the warehouse in 2022?")
+    response = await built.query("How high is the late fee of the warehouse in 2022?")
     assert response.answer == "The late fee of the warehouse is 10 percent. [1]"
     assert response.conflicts == [] and len(response.citations) == 1
-    unknown = await ask(built, "How high is the late fee of the warehouse?")
+    unknown = await built.query("How high is the late fee of the warehouse?")
     assert len(unknown.conflicts[0].values) == 2
 
 
@@ -338,8 +331,7 @@ async def test_equal_sentences_are_quoted_once_with_every_citation() -> None:
     built = make_harness()
     for name in ("rules-a", "rules-b"):
         built.add(name, "The gate of the warehouse closes at nine.", title=name)
-    request = QueryRequest(query="When does the gate of the warehouse close?")
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query("When does the gate of the warehouse close?")
     assert (response.answer or "").count("The gate of the warehouse closes at nine.") == 1
     assert {"rules-a", "rules-b"} <= {citation.external_id for citation in response.citations}
     assert response.conflicts == []
@@ -350,7 +342,7 @@ async def test_sentence_is_cited_from_at_most_five_documents() -> None:
     sentence = "The gate of the warehouse closes at nine."
     for n in range(7):
         built.add(f"rules-{n}", sentence, title=f"Rules {n}")
-    response = await ask(built, "When does the gate of the warehouse close?")
+    response = await built.query("When does the gate of the warehouse close?")
     assert [item.quote for item in response.citations].count(sentence) == 5
 
 
@@ -362,13 +354,10 @@ def test_sentence_far_behind_the_best_one_is_not_compared(score: float, n_values
 
 
 async def test_written_answer_cites_both_sides_of_a_conflict() -> None:
-    sentence = {"text": "The late fee of the warehouse is 12 percent.", "citations": [1]}
     built = make_harness()
-    built.chat = ScriptedChat(
-        {"sufficient": True, "sentences": [sentence], "assumptions": [], "limitations": []}
-    )
+    built.chat = FEE_CHAT
     add_fees(built)
-    response = await ask(built)
+    response = await built.query(FEE_QUESTION)
     assert [value.value for value in response.conflicts[0].values] == ["12 percent", "10 percent"]
     cited = {n for value in response.conflicts[0].values for n in value.citations}
     assert cited <= {citation.n for citation in response.citations}
@@ -377,19 +366,11 @@ async def test_written_answer_cites_both_sides_of_a_conflict() -> None:
 
 @pytest.mark.parametrize("is_written", [False, True])
 async def test_conflict_is_the_same_in_a_rerun(is_written: bool) -> None:
-    sentence = {"text": "The late fee of the warehouse is 12 percent.", "citations": [1]}
     built = make_harness()
-    built.chat = (
-        ScriptedChat(
-            {"sufficient": True, "sentences": [sentence], "assumptions": [], "limitations": []}
-        )
-        if is_written
-        else None
-    )
+    built.chat = FEE_CHAT if is_written else None
     add_fees(built)
-    response = await ask(built)
-    row = {"run_record": None, "response": None, **make_run_row(built)}
-    rerun = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
+    response = await built.query(FEE_QUESTION)
+    rerun = await rerun_query(built)
     assert rerun.same, rerun.differences
     assert response.conflicts and isinstance(rerun.response, QueryResponse)
     assert rerun.response.conflicts == response.conflicts
@@ -400,8 +381,7 @@ async def test_conflict_of_identifiers_is_masked() -> None:
     built.profiles = [Profile(name="masked", redaction=RedactionProfile(kinds=["phone"]))]
     for name, number in (("note-v1", "(415) 555-2671"), ("note-v2", "(415) 555-9143")):
         built.add(name, f"The office of the warehouse has the number {number}.", title=name)
-    request = QueryRequest(query="What number has the office of the warehouse?", profile="masked")
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query("What number has the office of the warehouse?", profile="masked")
     assert "2671" not in response.model_dump_json() and "9143" not in response.model_dump_json()
 
 

@@ -10,7 +10,7 @@ from retrieval.runs.rerun import fetch_run_texts
 from schemas.errors import InvalidRequest
 from schemas.run_records import CounterfactualAnswer
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import ScriptedChat
+from tests.unit.retrieval_fakes import ScriptedChat, write_reply
 from tests.unit.retrieval_harness import COST_QUESTION, LEASE, PUMP, STAFF, RetrievalHarness
 from tests.unit.run_rows import FakeRecordedTexts, make_run_row
 
@@ -59,9 +59,8 @@ async def test_document_with_another_value_says_otherwise() -> None:
 
 async def test_written_answer_is_compared_by_quotes_without_a_call() -> None:
     built = build(pump=PUMP)
-    sentence = {"text": "The replacement of the bearing costs 18,740 euros.", "citations": [1]}
     built.chat = ScriptedChat(
-        {"sufficient": True, "sentences": [sentence], "assumptions": [], "limitations": []}
+        write_reply(("The replacement of the bearing costs 18,740 euros.", [1]))
     )
     await built.query(COST_QUESTION)
     record = parse_run({"run_record": None, **make_run_row(built)})

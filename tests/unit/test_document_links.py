@@ -8,7 +8,7 @@ import pytest
 
 from retrieval.answering.confidence import find_missing_terms
 from retrieval.answering.row_ranking import (
-    demote_others_of_kind,
+    demote_rows,
     find_designations,
     index_designations,
 )
@@ -150,7 +150,8 @@ async def test_filter_without_documents_is_dropped_by_the_second_search() -> Non
 
 def list_kept(text: str, question: str) -> list[str]:
     candidates = extract_quote_candidates(make_contexts(text), question)
-    scores = demote_others_of_kind(candidates, question, [1.0] * len(candidates))
+    plan = plan_query(question, None, GuessedLanguageDetector())
+    scores = demote_rows(candidates, plan, [1.0] * len(candidates))
     return [item.text for item, score in zip(candidates, scores, strict=True) if score > 0]
 
 

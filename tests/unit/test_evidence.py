@@ -19,12 +19,7 @@ from retrieval.answering.evidence import (
 )
 from retrieval.answering.extractive_answer import mark_value, select_quotes
 from retrieval.answering.response_builder import format_missing_codes
-from retrieval.answering.row_ranking import (
-    demote_excluded,
-    demote_named_reference,
-    demote_other_rows,
-    find_reference,
-)
+from retrieval.answering.row_ranking import demote_rows, find_reference
 from retrieval.question.query_plan import QueryPlan, plan_query
 from retrieval.ranking.passages import ContextPassage
 from retrieval.ranking.quote_candidates import extract_quote_candidates
@@ -45,6 +40,9 @@ CADEIRAS = (
     "Rui Costa presidiu ao clube de 1998 a 2009. Ana Lima presidiu ao clube de 2009 a 2016. "
     "Desde 2016 preside Eva Reis."
 )
+PUMPS = "| Pump | Flow |\n| --- | --- |\n| P11 | 40 l/s |\n| P12 | 55 l/s |\n| P13 | 61 l/s |\n"
+SAMPLES = "| Metal | S-1 | S-2 |\n| Lead | 4.1 | 9.2 |\n| Nickel | 3.0 | 19.4 |\n"
+SMOKING = "Smoking is not allowed on deck. Smoking is allowed in the yard. Dogs stay in the yard."
 
 
 @pytest.mark.parametrize(
@@ -75,11 +73,25 @@ CADEIRAS = (
         # Neither a person nor a reference.
         (CHAIRS, "When did Ines Falk become chair?", ["1961", "Reis", "Falk", "Lund"]),
         (CHAIRS, "Who was chair before 2009?", ["1961", "Reis", "Falk", "Lund"]),
+        # Rows that name something else.
+        (PUMPS, "What is the flow of pump P12?", ["P12"]),
+        (PUMPS, "How do P11 and P13 differ?", ["P11", "P13"]),
+        (PUMPS, "What is the flow of the pumps?", ["P11", "P12", "P13"]),
+        (PUMPS.replace("P1", "Hall "), "What is the flow of Hall 2?", ["Hall 2"]),
+        # A code in a row without column names tells columns apart, and not rows.
+        (SAMPLES, "How much nickel is in S-2?", ["Metal", "Lead", "Nickel"]),
+        # Quoted phrases and excluded words.
+        (SMOKING, 'Where is smoking "not allowed"?', ["deck"]),
+        (SMOKING, "Where is smoking “not  Allowed”?", ["deck"]),
+        (SMOKING, "What is in the yard -dogs", ["deck", "Smoking is allowed"]),
+        (SMOKING, "What is in the yard-dogs", ["deck", "Smoking is allowed", "Dogs"]),
+        # No sentence holds the phrase: whether to refuse is decided by the documents.
+        (SMOKING, 'Where is smoking "never allowed"?', ["deck", "Smoking is allowed", "Dogs"]),
     ],
 )
-def test_sentences_about_the_reference_are_last(text: str, question: str, kept: list[str]) -> None:
+def test_sentences_about_other_things_are_last(text: str, question: str, kept: list[str]) -> None:
     candidates = extract_quote_candidates(make_contexts(text), question)
-    scores = demote_named_reference(candidates, question, [1.0] * len(candidates))
+    scores = demote_rows(candidates, plan(question), [1.0] * len(candidates))
     quoted = [item.text for item, score in zip(candidates, scores, strict=True) if score > 0]
     assert len(quoted) == len(kept)
     assert all(part in sentence for part, sentence in zip(kept, quoted, strict=True))
@@ -341,46 +353,3 @@ def test_sentences_without_a_known_other_language_are_not_shifted(
 ) -> None:
     means = {"en": np.ones(2, np.float32), "pt": np.zeros(2, np.float32)}
     assert find_language_shifts(languages, question_language, means) == [None]
-
-
-PUMPS = "| Pump | Flow |\n| --- | --- |\n| P11 | 40 l/s |\n| P12 | 55 l/s |\n| P13 | 61 l/s |\n"
-SAMPLES = "| Metal | S-1 | S-2 |\n| Lead | 4.1 | 9.2 |\n| Nickel | 3.0 | 19.4 |\n"
-
-
-@pytest.mark.parametrize(
-    ("table", "question", "n_kept"),
-    [
-        (PUMPS, "What is the flow of pump P12?", 1),
-        (PUMPS, "How do P11 and P13 differ?", 2),
-        (PUMPS, "What is the flow of the pumps?", 3),
-        (PUMPS.replace("P1", "Hall "), "What is the flow of Hall 2?", 1),
-        # A code in a row without column names tells columns apart, and not rows.
-        (SAMPLES, "How much nickel is in S-2?", 3),
-    ],
-)
-def test_rows_that_name_something_else_are_last(table: str, question: str, n_kept: int) -> None:
-    candidates = extract_quote_candidates(make_contexts(table))
-    scores = demote_other_rows(candidates, plan(question), [1.0, 2.0, 3.0])
-    assert sum(score > 0 for score in scores) == n_kept
-
-
-SMOKING = "Smoking is not allowed on deck. Smoking is allowed in the yard. Dogs stay in the yard."
-
-
-@pytest.mark.parametrize(
-    ("question", "kept"),
-    [
-        ('Where is smoking "not allowed"?', ["deck"]),
-        ("Where is smoking “not  Allowed”?", ["deck"]),
-        ("What is in the yard -dogs", ["deck", "Smoking is allowed"]),
-        ("What is in the yard-dogs", ["deck", "Smoking is allowed", "Dogs"]),
-        # No sentence holds the phrase: whether to refuse is decided by the documents.
-        ('Where is smoking "never allowed"?', ["deck", "Smoking is allowed", "Dogs"]),
-    ],
-)
-def test_quoted_phrases_and_excluded_words_choose_sentences(question: str, kept: list[str]) -> None:
-    candidates = extract_quote_candidates(make_contexts(SMOKING))
-    scores = demote_excluded(candidates, question, [1.0, 2.0, 3.0])
-    quoted = [item.text for item, score in zip(candidates, scores, strict=True) if score > 0]
-    assert len(quoted) == len(kept)
-    assert all(part in text for part, text in zip(kept, quoted, strict=True))

@@ -7,28 +7,18 @@ from typing import Any
 import pytest
 
 from retrieval.answering.generative_answer import build_answer_schema
-from retrieval.runs.rerun import rerun_run
 from schemas.answer_profiles import AnswerProfile
 from schemas.profiles import Profile, RedactionProfile
-from schemas.questions import QueryRequest, QueryResponse
-from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import ScriptedChat
-from tests.unit.retrieval_harness import COST_QUESTION, RUN_ID, RetrievalHarness, make_harness
-from tests.unit.run_rows import FakeRecordedTexts, make_run_row
+from schemas.questions import QueryResponse
+from tests.unit.retrieval_fakes import ScriptedChat, write_reply
+from tests.unit.retrieval_harness import COST_QUESTION, RetrievalHarness, make_harness
+from tests.unit.run_rows import rerun_query
 
-ANSWER = {
-    "sufficient": True,
-    "sentences": [{"text": "The replacement of the bearing costs 18,740 euros.", "citations": [1]}],
-    "assumptions": [],
-    "limitations": [],
-    "search": "",
-}
+ANSWER = write_reply(("The replacement of the bearing costs 18,740 euros.", [1]), search="")
 
 
 def ask_for(words: str) -> dict[str, Any]:
-    return {
-        "sufficient": False, "sentences": [], "assumptions": [], "limitations": [], "search": words,
-    }  # fmt: skip
+    return write_reply(search=words)
 
 
 async def ask(
@@ -39,8 +29,7 @@ async def ask(
     redaction = RedactionProfile(kinds=["email"])
     built.profiles = [Profile(name="further", answer=AnswerProfile(**answer), redaction=redaction)]
     built.add("cellar", "Vintage bottles are kept in the cellar beside the granite stairs.")
-    request = QueryRequest(query=question, profile="further", k=3, debug=True)
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query(question, profile="further", k=3, debug=True)
     return built, chat, response
 
 
@@ -54,8 +43,7 @@ async def test_model_gets_the_passages_of_its_own_search() -> None:
     assert "scripted asked to search for 'vintage bottles cellar granite'" in (
         response.trace.route.reason
     )
-    row = {"run_record": None, "response": None, **make_run_row(built)}
-    rerun = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
+    rerun = await rerun_query(built)
     assert {*rerun.differences} <= {"debug"}
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 from uuid import UUID
 
 import numpy as np
@@ -18,6 +20,7 @@ from retrieval.ranking.fusion import (
     weigh_question_pairs,
 )
 from retrieval.ranking.passages import (
+    RankedParent,
     expand_to_parents,
     fold_duplicates,
     limit_per_document,
@@ -62,6 +65,15 @@ def fuse_channels(
     complete: frozenset[Channel] = frozenset(),
 ) -> Fusion:
     return fuse_candidates(FusionInput(found, complete), index.views, profile)
+
+
+def rank_parents(
+    index: MemoryIndex, scores: Sequence[float], aggregation: Literal["max", "sum"] = "max"
+) -> list[RankedParent]:
+    """Rank the parents of the first chunks, of which the lexical channel has these scores."""
+    found: dict[Channel, list[Hit]] = {"lexical": make_hits(index, dict(enumerate(scores)))}
+    profile = FusionProfile(method="rrf")
+    return expand_to_parents(fuse_channels(index, found, profile).candidates, aggregation)
 
 
 def test_default_fusion_is_weighted_z_score_sum() -> None:
@@ -179,10 +191,7 @@ def test_empty_channel_does_not_affect_fusion() -> None:
     with_empty = fuse_channels(index, {**found, "graph": []}, FusionProfile())
     without = fuse_channels(index, found, FusionProfile())
     assert [c.score for c in with_empty.candidates] == [c.score for c in without.candidates]
-
-
-def test_no_hits_give_no_candidates() -> None:
-    assert fuse_channels(make_corpus(), {"lexical": []}, FusionProfile()).candidates == ()
+    assert fuse_channels(index, {"lexical": []}, FusionProfile()).candidates == ()
 
 
 def test_word_pairs_require_adjacency() -> None:
@@ -204,24 +213,18 @@ def test_parent_score_is_max_or_sum_of_children() -> None:
     index = MemoryIndex()
     index.add(IndexedDocument("two", [[IndexedChild("one"), IndexedChild("two")]]))
     index.add(IndexedDocument("one", [[IndexedChild("three")]]))
-    views = list(index.views.values())
-    found = [
-        Hit(view.chunk_id, view.document_id, score)
-        for view, score in zip(views, (3.0, 2.0, 1.0), strict=True)
-    ]
-    candidates = fuse_candidates(
-        FusionInput({"lexical": found}), index.views, FusionProfile()
-    ).candidates
-    scores = {candidate.chunk.text: candidate.score for candidate in candidates}
-    by_max = expand_to_parents(candidates, "max")
+    by_max = rank_parents(index, (3.0, 2.0, 1.0))
+    by_sum = rank_parents(index, (3.0, 2.0, 1.0), "sum")
     assert [(parent.best.chunk.text, parent.children_count) for parent in by_max] == [
         ("one", 2),
         ("three", 1),
     ]
-    assert by_max[0].score == scores["one"]
-    assert expand_to_parents(candidates, "sum")[0].score == pytest.approx(
-        scores["one"] + scores["two"] - 2 * scores["three"]
-    )
+    one, three = (parent.best.score for parent in by_max)
+    assert [parent.score for parent in by_max] == [one, three]
+    two = fuse_channels(
+        index, {"lexical": make_hits(index, {0: 3.0, 1: 2.0, 2: 1.0})}, FusionProfile(method="rrf")
+    ).candidates[1]
+    assert by_sum[0].score == pytest.approx(one + two.score - 2 * three)
 
 
 LONG_SENTENCE = (
@@ -247,17 +250,8 @@ def test_near_duplicate_passages_are_folded(
     index = MemoryIndex()
     for name, text in (("a", first), ("b", second)):
         index.add(IndexedDocument(name, [[IndexedChild(text)]]))
-    found = [
-        Hit(view.chunk_id, view.document_id, score)
-        for view, score in zip(index.views.values(), (2.0, 1.0), strict=True)
-    ]
     parents = fold_duplicates(
-        expand_to_parents(
-            fuse_candidates(
-                FusionInput({"lexical": found}), index.views, FusionProfile()
-            ).candidates,
-            "max",
-        ),
+        rank_parents(index, (2.0, 1.0)),
         scan_limit=50,
         n_distinct=10,
         min_similarity=min_similarity,
@@ -269,14 +263,7 @@ def test_near_duplicate_passages_are_folded(
 def test_per_document_limit_keeps_best_parents() -> None:
     index = MemoryIndex()
     index.add(IndexedDocument("many", [[IndexedChild(f"text {n}")] for n in range(5)]))
-    found = [
-        Hit(view.chunk_id, view.document_id, float(n))
-        for n, view in enumerate(index.views.values())
-    ]
-    parents = expand_to_parents(
-        fuse_candidates(FusionInput({"lexical": found}), index.views, FusionProfile()).candidates,
-        "max",
-    )
+    parents = rank_parents(index, range(5))
     assert (
         limit_per_document(parents, 2) == parents[:2]
         and limit_per_document(parents, None) == parents
@@ -285,44 +272,20 @@ def test_per_document_limit_keeps_best_parents() -> None:
 
 def test_equal_parents_are_ordered_by_id() -> None:
     index = make_corpus(25)
-    parents = expand_to_parents(
-        fuse_channels(
-            index,
-            {"lexical": make_hits(index, dict.fromkeys(range(25), 1.0))},
-            FusionProfile(method="rrf"),
-        ).candidates,
-        "sum",
-    )
+    parents = rank_parents(index, [1.0] * 25, "sum")
     ranks = [parent.parent_id for parent in parents if parent.score == parents[0].score]
     assert ranks == sorted(ranks, key=UUID.__int__)
 
 
 def test_unreranked_passage_does_not_displace_reranked_ones() -> None:
-    index = make_corpus(3)
-    parents = expand_to_parents(
-        fuse_channels(
-            index, {"lexical": make_hits(index, {0: 9.0, 1: 8.0, 2: 7.0})}, FusionProfile()
-        ).candidates,
-        "max",
+    parents = rank_parents(make_corpus(3), (9.0, 8.0, 7.0))
+    best, second, weak = (
+        replace_score(parent, score, score, {})
+        for parent, score in zip(parents[:1] + parents[1:2] * 2, (0.9, 0.7, 0.2), strict=True)
     )
-    ranked = [
-        replace_score(parents[0], 0.9, 0.9, {}),
-        replace_score(parents[1], 0.7, 0.7, {}),
-        replace_score(parents[2], 3.5, None, {}),
-    ]
-    assert trim_parents(ranked, 0.6, 0.0) == ranked
-    assert (
-        trim_parents(
-            [
-                replace_score(parents[0], 0.9, 0.9, {}),
-                replace_score(parents[1], 0.2, 0.2, {}),
-                ranked[2],
-            ],
-            0.6,
-            0.0,
-        )
-        == ranked[:1]
-    )
+    unreranked = replace_score(parents[2], 3.5, None, {})
+    assert trim_parents([best, second, unreranked], 0.6, 0.0) == [best, second, unreranked]
+    assert trim_parents([best, weak, unreranked], 0.6, 0.0) == [best]
 
 
 def test_title_score_is_share_of_question_idf() -> None:

@@ -13,9 +13,8 @@ from retrieval.ranking.fusion import (
 )
 from schemas.ports.search import EntitySeed
 from schemas.profiles import FusionProfile, Profile
-from schemas.questions import SearchRequest, SearchResponse
-from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_harness import RUN_ID, RetrievalHarness, make_harness
+from schemas.questions import SearchResponse
+from tests.unit.retrieval_harness import RetrievalHarness, make_harness
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument
 
 TODAY = date(2026, 1, 1)
@@ -74,14 +73,13 @@ def make_twin_harness(**weights: object) -> RetrievalHarness:
 
 
 async def search(built: RetrievalHarness) -> SearchResponse:
-    request = SearchRequest(
-        query="Which dredger works for Halvik in the fleet?",
+    return await built.search(
+        "Which dredger works for Halvik in the fleet?",
         mode="hybrid",
         profile="terms",
         explain=True,
         k=100,
     )
-    return await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
 
 
 @pytest.mark.parametrize(

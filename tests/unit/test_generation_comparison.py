@@ -31,10 +31,10 @@ from evaluation.metrics import (
     RankedPassage,
     compute_judged_share,
     compute_overlap,
-    graded_ndcg,
-    graded_reciprocal_rank,
     list_judged_units,
     match_passages,
+    ndcg,
+    reciprocal_rank,
 )
 from evaluation.promotion_gate import Gain, PromotionGate, list_violations, read_gate
 from schemas.errors import InvalidRequest
@@ -165,11 +165,9 @@ def test_unjudged_results_are_condensed_out() -> None:
     ]
     units = list_judged_units(ranked, grades)
     assert units == [UUID(int=2), UUID(int=1), OTHER]
-    assert graded_reciprocal_rank(10, units, grades) == 0.5
-    assert graded_ndcg(10, units, grades) == pytest.approx(
-        (3 / 1.5849625 + 1 / 2) / (3 + 1 / 1.5849625)
-    )
-    assert graded_ndcg(10, [UUID(int=1), OTHER], grades) == pytest.approx(1.0)
+    assert reciprocal_rank(10, units, grades) == 0.5
+    assert ndcg(10, units, grades) == pytest.approx((3 / 1.5849625 + 1 / 2) / (3 + 1 / 1.5849625))
+    assert ndcg(10, [UUID(int=1), OTHER], grades) == pytest.approx(1.0)
     assert compute_judged_share(ranked, grades) == pytest.approx(4 / 6)
 
 

@@ -14,16 +14,15 @@ from engines.server_settings import ServerRetryPolicy, ServerSettings
 from retrieval.answering.judge import CHECK_NAMES, judge_answer
 from retrieval.answering.judge_rules import JudgedAnswer, JudgedSentence
 from retrieval.redaction import Redactor
-from retrieval.runs.rerun import rerun_run
 from schemas.events import QueryAnswered
 from schemas.judge_verdicts import CheckName, JudgeCheck, JudgeVerdict
 from schemas.profiles import CheckProfile, JudgeProfile, Profile, RedactionProfile
 from schemas.questions import AnswerDelta, Progress, QueryRequest, QueryResponse, StepProgress
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import ScriptedChat
+from tests.unit.retrieval_fakes import ScriptedChat, write_reply
 from tests.unit.retrieval_harness import COST_QUESTION, RUN_ID, RetrievalHarness, make_harness
-from tests.unit.run_rows import FakeRecordedTexts, make_run_row
+from tests.unit.run_rows import rerun_query
 
 RIGHT, WRONG_UNIT = "The replacement costs 18,740 euros.", "The replacement costs 18,740 dollars."
 QUOTE = "The replacement costs 18,740 euros."
@@ -214,17 +213,7 @@ async def test_check_can_be_hard_or_off(
 
 def script_answers(*texts: str) -> ScriptedChat:
     """Return a model that answers with one sentence at a time."""
-    return ScriptedChat(
-        [
-            {
-                "sufficient": True,
-                "sentences": [{"text": text, "citations": [1]}],
-                "assumptions": [],
-                "limitations": [],
-            }
-            for text in texts
-        ]
-    )
+    return ScriptedChat([write_reply((text, [1])) for text in texts])
 
 
 async def ask(
@@ -309,20 +298,17 @@ async def test_no_word_of_a_blocked_answer_leaves() -> None:
 
 async def test_blocked_answer_leaves_no_remark_of_its_model() -> None:
     built = make_harness()
-    reply = {
-        "sufficient": True,
-        "sentences": [{"text": WRONG_UNIT, "citations": [1]}],
-        "assumptions": ["It costs 18,740 dollars."],
-        "limitations": ["Only 18,740 dollars are known."],
-    }
+    reply = write_reply(
+        (WRONG_UNIT, [1]),
+        assumptions=["It costs 18,740 dollars."],
+        limitations=["Only 18,740 dollars are known."],
+    )
     built.chat = ScriptedChat([reply, reply])
     built.profiles = [Profile(name="judged")]
-    request = QueryRequest(query=COST_QUESTION, profile="judged")
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query(COST_QUESTION, profile="judged")
     assert response.code == "JUDGE_BLOCKED"
     assert "dollars" not in str([*response.assumptions, *response.limitations])
-    row = {"run_record": None, "response": None, **make_run_row(built)}
-    rerun = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
+    rerun = await rerun_query(built)
     assert rerun.same, rerun.differences
 
 
@@ -334,12 +320,10 @@ async def test_verdict_is_the_same_in_a_rerun(texts: tuple[str, ...], is_availab
     review = {name: {"score": 0.9, "evidence": "read"} for name in CHECK_NAMES}
     built.judge = ScriptedChat(review if is_available else TimeoutError())
     built.profiles = [Profile(name="judged", judge=BY_MODEL)]
-    request = QueryRequest(query=COST_QUESTION, profile="judged")
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query(COST_QUESTION, profile="judged")
     assert response.judge is not None
     assert (get_check(response.judge, "bias").result == "pass") == is_available
-    row = {"run_record": None, "response": None, **make_run_row(built)}
-    rerun = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
+    rerun = await rerun_query(built)
     assert rerun.same, rerun.differences
 
 
@@ -349,8 +333,7 @@ async def test_judge_model_sees_no_masked_identifier() -> None:
     redaction = RedactionProfile(kinds=["email"])
     built.profiles = [Profile(name="masked", judge=BY_MODEL, redaction=redaction)]
     built.add("office", "Write to the office of the mill at office@mill.example.com.")
-    request = QueryRequest(query="What is the e-mail of the office of the mill?", profile="masked")
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query("What is the e-mail of the office of the mill?", profile="masked")
     assert built.judge.prompts and "office@mill" not in str(built.judge.prompts)
     assert response.judge is not None and get_check(response.judge, "pii").result == "pass"
     assert "office@mill" not in response.model_dump_json()

@@ -17,7 +17,7 @@ from schemas.ports.metering import PlannedCall, meter_call, use_meter
 from schemas.profiles import CheckProfile, JudgeProfile, Profile
 from schemas.questions import QueryRequest, QueryResponse
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import ScriptedChat, SteppingClock
+from tests.unit.retrieval_fakes import ScriptedChat, SteppingClock, write_reply
 from tests.unit.retrieval_harness import COST_QUESTION, RUN_ID, RetrievalHarness, make_harness
 
 PLAN = {
@@ -26,12 +26,7 @@ PLAN = {
     "weights": {"lexical": 1, "semantic": 1, "graph": 1},
     "k": {"lexical": 0, "semantic": 0, "graph": 0},
 }  # fmt: skip
-ANSWER = {
-    "sufficient": True,
-    "sentences": [{"text": "The replacement of the bearing costs 18,740 euros.", "citations": [1]}],
-    "assumptions": [],
-    "limitations": [],
-}
+ANSWER = write_reply(("The replacement of the bearing costs 18,740 euros.", [1]))
 REVIEW = {
     name: {"score": 1.0, "evidence": ""} for name in JudgeProfile.model_fields
     if isinstance(getattr(JudgeProfile(), name), CheckProfile)
@@ -220,8 +215,7 @@ async def test_model_without_price_makes_the_cost_unknown() -> None:
 
 async def test_question_without_model_calls_costs_nothing() -> None:
     built = make_harness()
-    request = QueryRequest(query=COST_QUESTION)
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query(COST_QUESTION)
     assert (response.trace.cost, response.trace.model_calls, response.trace.unpriced) == (0, 0, [])
 
 

@@ -23,11 +23,10 @@ from schemas.channels import CHANNEL_DECLARATIONS, SemanticProfile
 from schemas.planning import Intent
 from schemas.ports.search import Hit
 from schemas.profiles import FusionProfile, Profile
-from schemas.questions import QueryRequest, Route, SearchRequest
-from tests.support.api_client import LOCAL_CALLER
+from schemas.questions import Route, SearchRequest
 from tests.support.channels import DEFAULT_CHANNELS
-from tests.unit.retrieval_fakes import GuessedLanguageDetector, ScriptedChat
-from tests.unit.retrieval_harness import RUN_ID, make_harness
+from tests.unit.retrieval_fakes import GuessedLanguageDetector, ScriptedChat, write_reply
+from tests.unit.retrieval_harness import make_harness
 
 
 @pytest.mark.parametrize(
@@ -81,8 +80,7 @@ def test_intent_follows_the_question(question: str, intent: Intent) -> None:
 async def test_quotes_say_what_they_cannot_do(
     question: str, language: str, note: str | None
 ) -> None:
-    request = QueryRequest(query=question, language=language)
-    response = await make_harness().make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await make_harness().query(question, language=language)
     assert response.answer is not None and response.trace.plan is not None
     marked = [text for text in response.limitations if text.startswith(("Evidence", "Somente"))]
     assert len(marked) == (note is not None) and (note is None or note in marked[0])
@@ -90,12 +88,10 @@ async def test_quotes_say_what_they_cannot_do(
 
 async def test_written_answer_is_more_than_evidence() -> None:
     built = make_harness()
-    sentence = {"text": "The lease of the warehouse ends on 31 March 2027.", "citations": [1]}
     built.chat = ScriptedChat(
-        {"sufficient": True, "sentences": [sentence], "assumptions": [], "limitations": []}
+        write_reply(("The lease of the warehouse ends on 31 March 2027.", [1]))
     )
-    request = QueryRequest(query="Why does the lease of the warehouse end?")
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query("Why does the lease of the warehouse end?")
     assert response.answer and not any("Evidence only" in text for text in response.limitations)
 
 

@@ -17,10 +17,10 @@ from retrieval.runs.answer_cache import AnswerCache
 from retrieval.runs.lineage.hops import QuotePosition
 from retrieval.runs.rerun import rerun_run
 from schemas.profiles import Profile, RedactionProfile
-from schemas.questions import AnswerDelta, Progress, QueryRequest, SearchRequest
+from schemas.questions import AnswerDelta, Progress, QueryRequest
 from schemas.values import IdentifierKind
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import ScriptedChat, SteppingClock
+from tests.unit.retrieval_fakes import ScriptedChat, SteppingClock, write_reply
 from tests.unit.retrieval_harness import RUN_ID, RetrievalHarness, make_harness
 from tests.unit.run_rows import FakeRecordedTexts, make_run_row
 
@@ -107,10 +107,8 @@ def list_event_texts(built: RetrievalHarness) -> list[str]:
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_no_identifier_leaves_a_quoted_answer_or_its_run(question: str) -> None:
     built = make_redacted_harness()
-    retriever = built.make_retriever()
     options: dict[str, Any] = {"explain": True, "debug": True, "return_text": True}
-    request = QueryRequest(query=question, profile="redacted", **options)
-    response = await retriever.query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query(question, profile="redacted", **options)
     assert find_canaries(response.model_dump_json(), *list_event_texts(built)) == []
     assert response.redacted > 0 or response.refused
 
@@ -119,8 +117,7 @@ async def test_the_same_questions_show_identifiers_without_redaction() -> None:
     """Proves that the canaries above would be seen."""
     built = make_redacted_harness()
     for question in QUESTIONS:
-        request = QueryRequest(query=question, profile="plain")
-        response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+        response = await built.query(question, profile="plain")
         assert response.redacted == 0
     seen = set(find_canaries(*list_event_texts(built)))
     assert {*IDENTIFIERS.values(), "52998224725"} <= seen
@@ -129,18 +126,16 @@ async def test_the_same_questions_show_identifiers_without_redaction() -> None:
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_no_identifier_leaves_search_results(question: str) -> None:
     built = make_redacted_harness()
-    request = SearchRequest(
-        query=question, profile="redacted", explain=True, k=40, return_text=True
+    response = await built.search(
+        question, profile="redacted", explain=True, k=40, return_text=True
     )
-    response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
     assert find_canaries(response.model_dump_json(), *list_event_texts(built)) == []
     assert response.redacted > 0
 
 
 async def test_quote_is_verbatim_but_for_its_redacted_ranges() -> None:
     built = make_redacted_harness()
-    request = QueryRequest(query=QUESTIONS[1], profile="redacted")
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query(QUESTIONS[1], profile="redacted")
     citation = next(item for item in response.citations if item.redacted)
     assert not holds_quote(REMINDER, citation.quote, [])
     assert holds_quote(REMINDER, citation.quote, citation.redacted)
@@ -154,15 +149,12 @@ async def test_quote_is_verbatim_but_for_its_redacted_ranges() -> None:
 
 async def test_model_gets_no_identifier_and_its_own_are_masked() -> None:
     chat = ScriptedChat(
-        {
-            "sufficient": True,
-            "sentences": [
-                {"text": f"Write to Marta Quill at {IDENTIFIERS['email']}.", "citations": [1]},
-                {"text": "Her other number is 219-48-1305.", "citations": [1]},
-            ],
-            "assumptions": [f"The card {IDENTIFIERS['card']} is hers."],
-            "limitations": [f"Her CPF {IDENTIFIERS['cpf']} was not given."],
-        }
+        write_reply(
+            (f"Write to Marta Quill at {IDENTIFIERS['email']}.", [1]),
+            ("Her other number is 219-48-1305.", [1]),
+            assumptions=[f"The card {IDENTIFIERS['card']} is hers."],
+            limitations=[f"Her CPF {IDENTIFIERS['cpf']} was not given."],
+        )
     )
     built, reported = make_redacted_harness(chat=chat), list[Progress]()
     request = QueryRequest(
@@ -209,8 +201,7 @@ async def test_answer_cache_holds_no_identifier() -> None:
 @pytest.mark.parametrize("question", QUESTIONS[:4])
 async def test_rerun_masks_again_and_gives_the_same_answer(question: str) -> None:
     built = make_redacted_harness()
-    request = QueryRequest(query=question, profile="redacted")
-    await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    await built.query(question, profile="redacted")
     row = {"run_record": None, "response": None, **make_run_row(built)}
     rerun = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
     assert rerun.same, rerun.differences
@@ -252,10 +243,9 @@ def test_identifier_that_touches_a_word_is_masked() -> None:
 async def test_identifier_across_a_line_break_is_masked(identifier: str) -> None:
     built = make_redacted_harness()
     built.add("note", f"The anchor watch of Ines Roca is noted under {identifier} by the mate.")
-    request = QueryRequest(
-        query="What is the anchor watch of Ines Roca noted under?", profile="redacted", explain=True
+    response = await built.query(
+        "What is the anchor watch of Ines Roca noted under?", profile="redacted", explain=True
     )
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
     texts = [response.model_dump_json(), *list_event_texts(built)]
     first, second = map(re.escape, identifier.split("\n"))
     assert not response.refused and "Ines Roca" in texts[0]
@@ -288,12 +278,8 @@ async def test_identifier_that_two_passages_divide_is_masked(
         separator=" ",
     )
     question = "What is the anchor watch of Ines Roca noted under by the mate?"
-    retriever = built.make_retriever()
-    answer = await retriever.query(
-        LOCAL_CALLER, QueryRequest(query=question, profile="redacted", explain=True), RUN_ID
-    )
-    request = SearchRequest(query=question, profile="redacted", explain=True, return_text=True)
-    found = await retriever.search(LOCAL_CALLER, request, RUN_ID)
+    answer = await built.query(question, profile="redacted", explain=True)
+    found = await built.search(question, profile="redacted", explain=True, return_text=True)
     texts = [answer.model_dump_json(), found.model_dump_json(), *list_event_texts(built)]
     prompts = [text for prompt in chat.prompts for text in prompt]
     joined = "".join([*texts, *prompts])
@@ -309,10 +295,9 @@ async def test_identifier_that_two_sentences_divide_is_masked() -> None:
         "The anchor watch of Ines Roca is kept under CPF 529. 982. 247-25 by Ines Roca. "
         "The anchor watch has 982 entries.",
     )
-    request = QueryRequest(
-        query="What is the anchor watch of Ines Roca kept under?", profile="redacted", explain=True
+    response = await built.query(
+        "What is the anchor watch of Ines Roca kept under?", profile="redacted", explain=True
     )
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
     text = "".join([response.model_dump_json(), *list_event_texts(built)])
     assert "Ines Roca" in text and response.redacted > 0
     assert not re.search(r"CPF 529|247-25|529\. 982", text)

@@ -20,7 +20,7 @@ from retrieval.ranking import (
 )
 from retrieval.ranking.channels import graph
 from retrieval.runs.recorded_run import RecordedRun, parse_run
-from retrieval.runs.rerun import Rerun, rerun_run
+from retrieval.runs.rerun import rerun_run
 from retrieval.runs.run_diff import DiffContext, compare_runs
 from schemas.answer_profiles import AnswerProfile
 from schemas.errors import DatabaseUnavailable, EngineUnavailable, NotFound
@@ -34,18 +34,17 @@ from schemas.run_records import FORMER_SETTINGS, CurrentDocument, RunDiff, RunRe
 from services.query.standing_questions import list_failures
 from sql.index import search
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import ScriptedChat, WordReranker
+from tests.unit.retrieval_fakes import ScriptedChat, WordReranker, write_reply
 from tests.unit.retrieval_harness import (
     COST_QUESTION,
     LEASE,
     PUMP,
-    RUN_ID,
     STAFF,
     VACATION_PT,
     RetrievalHarness,
     make_harness,
 )
-from tests.unit.run_rows import FakeRecordedTexts, make_run_row
+from tests.unit.run_rows import FakeRecordedTexts, make_run_row, rerun_query
 
 NO_CONTEXT = DiffContext({}, {})
 # Constants that are not named after the setting that they were.
@@ -165,23 +164,11 @@ async def test_only_generations_with_different_stages_are_a_reason() -> None:
 
 
 UNANSWERABLE_QUESTION = "Who was the first emperor of ancient Rome?"
-GENERATED_ANSWER = {
-    "sufficient": True,
-    "sentences": [
-        {"text": "The replacement of the bearing costs 18,740 euros.", "citations": [1]},
-        {"text": "It is green.", "citations": [1]},
-    ],
-    "assumptions": ["The price is current."],
-    "limitations": [],
-}
-
-
-async def rerun_query(built: RetrievalHarness, **options: Any) -> Rerun:
-    return await rerun_run(
-        {"run_record": None, "response": None, **make_run_row(built)},
-        LOCAL_CALLER,
-        FakeRecordedTexts(built, **options),
-    )
+GENERATED_ANSWER = write_reply(
+    ("The replacement of the bearing costs 18,740 euros.", [1]),
+    ("It is green.", [1]),
+    assumptions=["The price is current."],
+)
 
 
 REQUESTS: list[tuple[str, Mapping[str, Any]]] = [
@@ -202,24 +189,16 @@ REQUESTS: list[tuple[str, Mapping[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("question", "options"), REQUESTS)
-async def test_rerun_reproduces_query_byte_for_byte(question: str, options: dict[str, Any]) -> None:
+async def test_rerun_reproduces_run_byte_for_byte(question: str, options: dict[str, Any]) -> None:
     built = make_harness()
     built.add("lease", "The lease of the warehouse ends in 2031.", warning_codes=["EMBEDDED_FILE"])
     response = await built.query(question, **options)
     made = await rerun_query(built)
     assert made.same and made.differences == () and made.missing == ()
     assert made.response.model_dump_json() == response.model_dump_json()
-
-
-@pytest.mark.parametrize(
-    ("question", "options"), [pair for pair in REQUESTS if "return_context" not in pair[1]]
-)
-async def test_rerun_reproduces_search_byte_for_byte(
-    question: str, options: dict[str, Any]
-) -> None:
-    built = make_harness()
-    response = await built.search(question, **options)
-    assert (await rerun_query(built)).response.model_dump_json() == response.model_dump_json()
+    built.published_events.clear()
+    found = await built.search(question, **{k: v for k, v in options.items() if "return" not in k})
+    assert (await rerun_query(built)).response.model_dump_json() == found.model_dump_json()
 
 
 @pytest.mark.parametrize(
@@ -251,11 +230,13 @@ async def test_rerun_uses_recorded_profile(profile: Profile, role: Any) -> None:
     assert (await rerun_query(built)).response.model_dump_json() == response.model_dump_json()
 
 
-async def test_rerun_reproduces_answer_without_embedder() -> None:
+async def test_rerun_reproduces_answer_after_failures() -> None:
     built = make_harness()
     built.embedder.unavailable = True
+    built.chat = ScriptedChat({"nonsense": True})
     response = await built.query()
-    assert response.trace.channels_failed and (await rerun_query(built)).response == response
+    assert response.trace.channels_failed and "gave no usable answer" in response.limitations[0]
+    assert (await rerun_query(built)).response == response
 
 
 async def test_rerun_reproduces_generated_answer_without_model() -> None:
@@ -266,14 +247,6 @@ async def test_rerun_reproduces_generated_answer_without_model() -> None:
     built.chat.answer = RuntimeError("a rerun calls no model")
     made = await rerun_query(built)
     assert made.same and made.response == response
-
-
-async def test_rerun_reproduces_extractive_fallback_with_limitation() -> None:
-    built = make_harness()
-    built.chat = ScriptedChat({"nonsense": True})
-    response = await built.query()
-    assert "gave no usable answer" in response.limitations[0]
-    assert (await rerun_query(built)).response == response
 
 
 async def test_rerun_tolerates_missing_unread_candidate() -> None:
@@ -295,18 +268,13 @@ async def test_rerun_detects_tampered_answer() -> None:
     built = make_harness()
     await built.query()
     row = {"run_record": None, **make_run_row(built)}
-    row["response"]["answer"] += "!"
-    made = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
-    assert not made.same and made.differences == ("answer",)
-
-
-async def test_field_that_an_older_record_lacks_is_no_difference() -> None:
-    built = make_harness()
-    await built.query()
-    row = {"run_record": None, **make_run_row(built)}
+    # A field that an older record lacks is no difference.
     del row["response"]["language"]
     made = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
     assert made.same and made.response.language == "en"
+    row["response"]["answer"] += "!"
+    made = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built))
+    assert not made.same and made.differences == ("answer",)
 
 
 async def record_with_former_settings(**changes: Any) -> tuple[RetrievalHarness, dict[str, Any]]:
@@ -393,8 +361,7 @@ async def test_run_record_contains_hashes_instead_of_text() -> None:
 async def test_whole_passages_are_returned_but_not_recorded() -> None:
     built = make_harness()
     built.add("long", "The pump is green. " * 40)
-    request = QueryRequest(query="Which pump is green?", return_text=True)
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query("Which pump is green?", return_text=True)
     passage = response.contexts[0]
     assert passage.text is not None and len(passage.text) > len(passage.snippet)
     assert make_run_row(built)["response"]["contexts"][0]["text"] is None

@@ -77,16 +77,14 @@ async def test_single_fact_is_searched_without_graph_unless_it_names_an_entity()
 async def test_profile_keeps_the_graph_for_single_facts() -> None:
     built = make_harness()
     built.profiles = [Profile(name="all", route=RouteProfile(vector=False))]
-    request = SearchRequest(query=COST_QUESTION, profile="all")
-    response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+    response = await built.search(COST_QUESTION, profile="all")
     assert response.trace.route.mode == "hybrid"
 
 
 async def test_failing_graph_costs_only_its_channel() -> None:
     built = make_harness()
     built.index.channel_errors["link"] = DatabaseUnavailable("the graph is gone")
-    request = SearchRequest(query=COST_QUESTION)
-    response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+    response = await built.search(COST_QUESTION)
     assert response.results[0].external_id == "pump"
     assert "graph" in response.trace.channels_failed
 
@@ -95,8 +93,7 @@ async def test_refusal_is_searched_once_more_with_wider_channels() -> None:
     built = make_harness()
     # Fewer candidates than the corpus has, or there would be nothing more to find.
     built.profiles = [Profile(name="narrow", semantic=SemanticProfile(k=12))]
-    request = QueryRequest(query=OFF_TOPIC_QUESTION, profile="narrow", k=1)
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query(OFF_TOPIC_QUESTION, profile="narrow", k=1)
     assert response.refused and built.index.call_counts["semantic"] == 2
     assert response.trace.channels["semantic"].k == 24
     assert response.trace.plan is not None and response.trace.plan.widen == 2
@@ -129,8 +126,7 @@ async def test_what_a_person_sets_is_not_escalated(
 async def test_exhausted_channels_are_not_searched_again() -> None:
     built = make_harness()
     built.profiles = [Profile(name="all", route=RouteProfile(vector=False))]
-    request = QueryRequest(query=OFF_TOPIC_QUESTION, profile="all")
-    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    response = await built.query(OFF_TOPIC_QUESTION, profile="all")
     assert response.refused and built.index.call_counts["semantic"] == 1
 
 
@@ -138,15 +134,16 @@ async def test_profile_sets_weights_and_candidates_by_intent() -> None:
     built = make_harness()
     lookup = IntentProfile(weights={"semantic": 0.0, "lexical": 2.0}, k={"lexical": 7})
     built.profiles = [Profile(name="own", plan=PlanProfile(intents={"lookup": lookup}))]
-    retriever = built.make_retriever()
-    request = SearchRequest(query="bearing replacement", profile="own", explain=True, k=5)
-    response = await retriever.search(LOCAL_CALLER, request, RUN_ID)
+    response = await built.search("bearing replacement", profile="own", explain=True, k=5)
     plan, explanation = response.trace.plan, response.results[0].explanation
     assert plan is not None and plan.intent == "lookup" and explanation is not None
     assert response.trace.channels["lexical"].k == 7
     assert explanation["weights"]["semantic"] == 0 < 1 < explanation["weights"]["lexical"]
-    other = SearchRequest(query="Why is the bearing replaced?", profile="own", explain=True)
-    unchanged = (await retriever.search(LOCAL_CALLER, other, RUN_ID)).results[0].explanation
+    unchanged = (
+        (await built.search("Why is the bearing replaced?", profile="own", explain=True))
+        .results[0]
+        .explanation
+    )
     assert unchanged is not None and unchanged["weights"]["semantic"] == 1.25
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -12,10 +12,13 @@ from schemas.events import DocumentTranscribed, Event
 from schemas.ids import sha256_hex
 from schemas.lineage import LogEvent
 from schemas.ports.engines import BlobStore
+from schemas.ports.lineage import PartPosition
 from schemas.ports.log import EventLog
 from schemas.topics import Position
 from schemas.values import BlobRef, Transcript
 from streams.codec import Codec
+
+DataT = TypeVar("DataT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,13 @@ class EventEvidence:
     event: Event[Any] | None = None
     removal_reason: str | None = None
     problem: str | None = None
+    part: PartPosition | None = None
+    """The row of the table that names the event."""
+
+    def get_data(self, data_type: type[DataT]) -> DataT | None:
+        """Return the event's data, or None for an event of another type."""
+        data = self.event.data if self.event else None
+        return data if isinstance(data, data_type) else None
 
     @property
     def log_event(self) -> LogEvent | None:
@@ -51,11 +61,10 @@ class EventEvidence:
 
 @dataclass(frozen=True, slots=True)
 class BlobEvidence:
-    """The content of a blob, or why there is none."""
+    """The content of a blob, or why it proves nothing."""
 
     location: str
     data: bytes | None = None
-    removal_reason: str | None = None
     problem: str | None = None
 
 

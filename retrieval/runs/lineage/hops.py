@@ -21,7 +21,7 @@ from schemas.events import (
     Event,
 )
 from schemas.ids import make_received_id, sha256_hex
-from schemas.lineage import Hop, HopName
+from schemas.lineage import Hop, HopName, LogEvent
 from schemas.ports.lineage import RevisionLineage, StoredChunk
 from schemas.run_records import RecordedChunk
 from schemas.values import ChildChunk, ParentChunk, Span, Transcript
@@ -50,11 +50,14 @@ class QuotePosition:
 def build_hop(
     name: HopName,
     evidence: EventEvidence,
-    faults: Iterable[Fault],
-    summary: str,
+    faults: Iterable[Fault] | None = None,
+    summary: str = "",
     sha256: str | None = None,
 ) -> Hop:
-    """Build the verdict: false with the first fault, null if the record was properly removed."""
+    """Build the verdict: false with the first fault, null if the record was properly removed.
+
+    Without `faults`, the event is of another type.
+    """
     # Null for a record that retention or an erasure removed: only a fault breaks the chain.
     if evidence.problem or evidence.event is None:
         return Hop(
@@ -64,13 +67,27 @@ def build_hop(
             detail=evidence.problem or evidence.removal_reason or "",
             event=evidence.log_event,
         )
+    if faults is None:
+        event_type = evidence.event.data.event_type()
+        faults = [f"an event of another type is stored there: {event_type}"]
+    return _judge(name, evidence.location, faults, summary, sha256, evidence.log_event)
+
+
+def _judge(
+    name: HopName,
+    location: str,
+    faults: Iterable[Fault],
+    summary: str,
+    sha256: str | None,
+    event: LogEvent | None = None,
+) -> Hop:
     fault = next((fault for fault in faults if fault), None)
     return Hop(
         name=name,
-        place=evidence.location,
+        place=location,
         verified=fault is None,
         detail=fault or summary,
-        event=evidence.log_event,
+        event=event,
         sha256=sha256,
     )
 
@@ -111,14 +128,8 @@ def check_chunk(
             "the citation names a page or box outside the chunk",
         ),
     )
-    fault = next((fault for fault in faults if fault), None)
-    return Hop(
-        name="chunk",
-        place=location,
-        verified=fault is None,
-        detail=fault or "its text is the one the answer was read from and contains the quote",
-        sha256=text_sha256,
-    )
+    summary = "its text is the one the answer was read from and contains the quote"
+    return _judge("chunk", location, faults, summary, text_sha256)
 
 
 def _get_location(span: Span) -> tuple[Any, ...]:
@@ -127,7 +138,6 @@ def _get_location(span: Span) -> tuple[Any, ...]:
 
 def check_chunked(
     evidence: EventEvidence,
-    event_id: UUID | None,
     cause: Event[Any] | None,
     chunk: tuple[RecordedChunk, str] | None,
     transcript: Transcript | None,
@@ -136,15 +146,15 @@ def check_chunked(
 
     With `chunk` (as recorded, and its stored text), the part must contain it at the same position.
     """
-    data = evidence.event.data if evidence.event else None
-    if not isinstance(data, DocumentChunked):
-        return build_hop("chunked", evidence, [_find_type_fault(evidence)], "")
+    data = evidence.get_data(DocumentChunked)
+    if data is None:
+        return build_hop("chunked", evidence)
     child = next(
         (child for child in iterate_children(data) if chunk and child.id == chunk[0].id), None
     )
     faults = [
-        find_identity_fault(evidence, event_id),
-        find_cause_fault(evidence, cause),
+        _find_part_fault(evidence),
+        _find_cause_fault(evidence, cause),
         "this part does not contain the chunk" if chunk and child is None else None,
         # The event holds the text as it was before storing.
         "the chunk's text differs from the one in the table"
@@ -161,24 +171,16 @@ def check_chunked(
 
 def check_embedded(
     evidence: EventEvidence,
-    event_id: UUID | None,
     causes: Sequence[Event[Any]],
     chunk: tuple[UUID, StoredChunk] | None,
 ) -> Hop:
-    data = evidence.event.data if evidence.event else None
-    if not isinstance(data, ChunksEmbedded):
-        return build_hop("embedded", evidence, [_find_type_fault(evidence)], "")
-    vector = next(
-        (
-            chunk_vector
-            for chunk_vector in data.vectors
-            if chunk and chunk_vector.chunk_id == chunk[0]
-        ),
-        None,
-    )
+    data = evidence.get_data(ChunksEmbedded)
+    if data is None:
+        return build_hop("embedded", evidence)
+    vector = next((item for item in data.vectors if chunk and item.chunk_id == chunk[0]), None)
     row = chunk[1].vector if chunk else None
     faults = [
-        find_identity_fault(evidence, event_id),
+        _find_part_fault(evidence),
         None
         if not causes
         or any(evidence.event and evidence.event.causation_id == cause.id for cause in causes)
@@ -199,20 +201,19 @@ def check_embedded(
 def check_transcribed(
     evidence: EventEvidence,
     row: RevisionLineage,
-    event_id: UUID | None,
     cause: Event[Any] | None,
     transcript: Transcript | None,
     quote: QuotePosition | None,
 ) -> Hop:
-    data = evidence.event.data if evidence.event else None
-    if not isinstance(data, DocumentTranscribed):
-        return build_hop("transcribed", evidence, [_find_type_fault(evidence)], "")
+    data = evidence.get_data(DocumentTranscribed)
+    if data is None:
+        return build_hop("transcribed", evidence)
     markdown_sha256 = hash_text(transcript.markdown) if transcript else None
     faults = [
-        find_identity_fault(evidence, event_id),
+        _find_part_fault(evidence),
         # A revision reactivated by the withdrawal of another has that as its cause; its origin
         # still names the accepted event.
-        find_cause_fault(evidence, cause) if data.origin.accepted_id != row.accepted_id else None,
+        _find_cause_fault(evidence, cause) if data.origin.accepted_id != row.accepted_id else None,
         _fault_unless(
             # None: the transcript could not be read, which a hop of its own reports.
             markdown_sha256 in (None, data.text_sha256),
@@ -249,15 +250,15 @@ def check_transcribed(
 
 
 def check_accepted(evidence: EventEvidence, row: RevisionLineage, cause: Event[Any] | None) -> Hop:
-    data = evidence.event.data if evidence.event else None
-    if not isinstance(data, DocumentAccepted):
-        return build_hop("accepted", evidence, [_find_type_fault(evidence)], "")
+    data = evidence.get_data(DocumentAccepted)
+    if data is None:
+        return build_hop("accepted", evidence)
     faults = [
         _fault_unless(
             data.origin.accepted_id == row.accepted_id,
             f"another event is stored there: of {data.origin.accepted_id}, not {row.accepted_id}",
         ),
-        find_cause_fault(evidence, cause),
+        _find_cause_fault(evidence, cause),
         _fault_unless(tuple(data.order) == row.order, f"its order is {data.order}"),
         _fault_unless(
             data.blob.sha256 == row.content_sha256,
@@ -277,12 +278,12 @@ def check_received(
     evidence: EventEvidence, row: RevisionLineage, accepted: Event[Any] | None
 ) -> Hop:
     event = evidence.event
-    if event is not None and not isinstance(event.data, DocumentReceived):
-        return build_hop("received", evidence, [_find_type_fault(evidence)], "")
+    if event is not None and evidence.get_data(DocumentReceived) is None:
+        return build_hop("received", evidence)
     payload = accepted.data.payload_sha256 if accepted else None
     faults = [
         # The id follows from the producer's id, so another event cannot take its place.
-        find_identity_fault(evidence, make_received_id(row.tenant, row.source, row.event_id)),
+        _find_identity_fault(evidence, make_received_id(row.tenant, row.source, row.event_id)),
         _fault_unless(
             payload is None or event is None or event.payload_sha256 == payload,
             "its payload differs from the one that ingress accepted",
@@ -299,12 +300,8 @@ def check_received(
 
 def build_blob_hop(name: HopName, evidence: BlobEvidence, summary: str) -> Hop:
     if evidence.problem or evidence.data is None:
-        return Hop(
-            name=name,
-            place=evidence.location,
-            verified=False if evidence.problem else None,
-            detail=evidence.problem or evidence.removal_reason or "",
-        )
+        problem = evidence.problem or ""
+        return Hop(name=name, place=evidence.location, verified=False, detail=problem)
     return Hop(
         name=name,
         place=evidence.location,
@@ -314,15 +311,17 @@ def build_blob_hop(name: HopName, evidence: BlobEvidence, summary: str) -> Hop:
     )
 
 
-def find_identity_fault(evidence: EventEvidence, expected: UUID | None) -> Fault:
-    return (
-        None
-        if expected is None or evidence.event is None or evidence.event.id == expected
-        else f"another event is stored there: {evidence.event.id}, not {expected}"
-    )
+def _find_part_fault(evidence: EventEvidence) -> Fault:
+    return _find_identity_fault(evidence, evidence.part.event_id if evidence.part else None)
 
 
-def find_cause_fault(evidence: EventEvidence, cause: Event[Any] | None) -> Fault:
+def _find_identity_fault(evidence: EventEvidence, expected: UUID | None) -> Fault:
+    if expected is None or evidence.event is None or evidence.event.id == expected:
+        return None
+    return f"another event is stored there: {evidence.event.id}, not {expected}"
+
+
+def _find_cause_fault(evidence: EventEvidence, cause: Event[Any] | None) -> Fault:
     if cause is None or evidence.event is None or evidence.event.causation_id == cause.id:
         return None
     return f"its cause is {evidence.event.causation_id}, not {cause.id}"
@@ -360,14 +359,6 @@ def _find_position_fault(child: ChildChunk, recorded: RecordedChunk) -> Fault:
         is_same,
         f"the chunk is at [{child.char_start}, {child.char_end}){on_pages}, but was recorded "
         "elsewhere",
-    )
-
-
-def _find_type_fault(evidence: EventEvidence) -> Fault:
-    return (
-        f"an event of another type is stored there: {evidence.event.data.event_type()}"
-        if evidence.event
-        else None
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -26,7 +26,6 @@ from schemas.events import (
     DocumentAccepted,
     DocumentChunked,
     DocumentTranscribed,
-    Event,
 )
 from schemas.lineage import CitationLineage, DocumentLineage, Hop, RunLineage, list_broken_hops
 from schemas.ports.engines import BlobStore
@@ -41,6 +40,7 @@ from schemas.ports.log import EventLog
 from schemas.principals import Principal
 from schemas.questions import QueryResponse
 from schemas.run_records import RecordedChunk
+from schemas.topics import Position
 from schemas.values import Transcript
 from streams.codec import Codec
 
@@ -52,9 +52,9 @@ class RevisionEvidence:
     row: RevisionLineage
     received: EventEvidence
     accepted: EventEvidence
-    transcribed: tuple[PartPosition, EventEvidence] | None
-    chunked: Sequence[tuple[PartPosition, EventEvidence]]
-    embedded: Sequence[tuple[PartPosition, EventEvidence]]
+    transcribed: EventEvidence | None
+    chunked: Sequence[EventEvidence]
+    embedded: Sequence[EventEvidence]
     transcript: Transcript | None
     text_blob: BlobEvidence | None
     content: BlobEvidence
@@ -64,17 +64,21 @@ class RevisionEvidence:
         """The transcript, if it matches the hash in its event: otherwise it proves nothing about
         others.
         """
-        data = (
-            self.transcribed[1].event.data
-            if self.transcribed and self.transcribed[1].event
-            else None
-        )
-        fits = (
-            self.transcript is not None
-            and isinstance(data, DocumentTranscribed)
-            and hash_text(self.transcript.markdown) == data.text_sha256
-        )
+        data = self.transcribed.get_data(DocumentTranscribed) if self.transcribed else None
+        fits = data and self.transcript and hash_text(self.transcript.markdown) == data.text_sha256
         return self.transcript if fits else None
+
+    def check_chunked(
+        self, part: EventEvidence, chunk: tuple[RecordedChunk, str] | None = None
+    ) -> Hop:
+        cause = self.transcribed.event if self.transcribed else None
+        return hops.check_chunked(part, cause, chunk, self.verified_transcript)
+
+    def check_embedded(
+        self, part: EventEvidence, chunk: tuple[UUID, StoredChunk] | None = None
+    ) -> Hop:
+        causes = [one.event for one in self.chunked if one.event]
+        return hops.check_embedded(part, causes, chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +101,8 @@ class LineageTracer:
         evidence = await self._collect_evidence(row, row.generation)
         document_hops = [
             *_check_to_text(evidence, None),
-            *(_check_chunked(evidence, part, None) for part in evidence.chunked),
-            *(_check_embedded(evidence, part, None) for part in evidence.embedded),
+            *map(evidence.check_chunked, evidence.chunked),
+            *map(evidence.check_embedded, evidence.embedded),
         ]
         return DocumentLineage(
             document_id=document_id,
@@ -110,9 +114,7 @@ class LineageTracer:
             source=row.source,
             event_id=row.event_id,
             content_sha256=row.content_sha256,
-            hops=document_hops,
-            verified=not list_broken_hops(document_hops),
-            broken=list_broken_hops(document_hops),
+            **_summarize(document_hops),
         )
 
     async def read_text(self, caller: Principal, document_id: UUID, revision: int) -> str:
@@ -124,10 +126,10 @@ class LineageTracer:
         position = await self.tables.fetch_text_position(caller, document_id, revision)
         if position is not None:
             evidence = await self._read_event(position)
-            data = evidence.event.data if evidence.event else None
+            data = evidence.get_data(DocumentTranscribed)
             reason = evidence.removal_reason or evidence.problem or "another event is stored there"
             # The offsets of a log that was restored or recreated may be those of other documents.
-            if isinstance(data, DocumentTranscribed) and data.document_id == document_id:
+            if data is not None and data.document_id == document_id:
                 transcript, blob = await read_transcript(self.blobs, data)
                 if transcript is not None:
                     return hops.normalize_stored_text(transcript.markdown)
@@ -164,9 +166,7 @@ class LineageTracer:
             pages=citation.pages,
             spans=citation.spans,
             content_sha256=row.content_sha256,
-            hops=citation_hops,
-            verified=not list_broken_hops(citation_hops),
-            broken=list_broken_hops(citation_hops),
+            **_summarize(citation_hops),
         )
 
     async def _trace_chunk(
@@ -186,15 +186,18 @@ class LineageTracer:
             text = (await self.texts.fetch_texts(caller, [recorded])).get(recorded.id)
         chunk_hop = hops.check_chunk(location, text, recorded, citation)
         vectors = [
-            _check_embedded(evidence, part, (recorded.id, stored_chunk))
+            evidence.check_embedded(part, (recorded.id, stored_chunk))
             for part in evidence.embedded
-            if stored_chunk and _has_vector(part[1], recorded.id)
+            if stored_chunk
+            and (vectors_data := part.get_data(ChunksEmbedded))
+            and any(vector.chunk_id == recorded.id for vector in vectors_data.vectors)
         ]
-        parts = [part for part in evidence.chunked if _has_chunk(part[1], recorded.id)]
-        chunk_and_text = (recorded, text if text is not None else "")
-        chunked = [_check_chunked(evidence, part, chunk_and_text) for part in parts] or [
-            _check_missing_part(evidence, generation)
-        ]
+        chunked = [
+            evidence.check_chunked(part, (recorded, text or ""))
+            for part in evidence.chunked
+            if (data := part.get_data(DocumentChunked))
+            and any(child.id == recorded.id for child in hops.iterate_children(data))
+        ] or [_check_missing_part(evidence, generation)]
         return [
             chunk_hop,
             *vectors,
@@ -229,71 +232,58 @@ class LineageTracer:
         part_positions = await self.tables.fetch_part_positions(
             row.document_id, row.order, generation
         )
-        accepted, received, content, *part_events = await asyncio.gather(
-            self._read_event(row.accepted_position),
-            self._read_received(row),
+        events, content = await asyncio.gather(
+            asyncio.gather(
+                self._read_event(row.accepted_position),
+                self._read_received(row),
+                *(self._read_event(part.position, part) for part in part_positions),
+            ),
             read_blob(self.blobs, row.blob),
-            *(self._read_event(located_part.position) for located_part in part_positions),
         )
-        # gather returns a union of its types; this narrows it for the type checker.
-        assert (
-            isinstance(accepted, EventEvidence)
-            and isinstance(received, EventEvidence)
-            and isinstance(content, BlobEvidence)
-        )
-        pairs = [
-            (part_position, evidence)
-            for part_position, evidence in zip(part_positions, part_events, strict=True)
-            if isinstance(evidence, EventEvidence)
-        ]
-        steps = {
-            step: [pair for pair in pairs if pair[0].step == step]
+        accepted, received, *parts = events
+        transcribed, chunked, embedded = (
+            [one for one in parts if one.part and one.part.step == step]
             for step in ("transcribed", "chunked", "embedded")
-        }
-        transcribed = steps["transcribed"][0] if steps["transcribed"] else None
-        transcript: Transcript | None = None
-        text_blob: BlobEvidence | None = None
-        event = transcribed[1].event if transcribed else None
-        if event and isinstance(event.data, DocumentTranscribed):
-            transcript, text_blob = await read_transcript(self.blobs, event.data)
+        )
+        data = transcribed[0].get_data(DocumentTranscribed) if transcribed else None
         return RevisionEvidence(
             row,
             received,
             accepted,
-            transcribed,
-            steps["chunked"],
-            steps["embedded"],
-            transcript,
-            text_blob,
+            transcribed[0] if transcribed else None,
+            chunked,
+            embedded,
+            *(await read_transcript(self.blobs, data) if data else (None, None)),
             content,
         )
 
-    async def _read_event(self, position: Any) -> EventEvidence:
-        return await read_event(self.log, self.codec, position)
+    async def _read_event(
+        self, position: Position, part: PartPosition | None = None
+    ) -> EventEvidence:
+        return replace(await read_event(self.log, self.codec, position), part=part)
 
     async def _read_received(self, row: RevisionLineage) -> EventEvidence:
         if row.received_position is None:
             return EventEvidence(
                 "raw", removal_reason="its position in topic raw is no longer recorded"
             )
-        # Topic raw has limited retention, so a missing event is no fault there.
         evidence = await self._read_event(row.received_position)
-        return (
-            EventEvidence(
-                evidence.location, removal_reason="expired: topic raw has limited retention"
-            )
-            if evidence.removal_reason
-            else evidence
-        )
+        if not evidence.removal_reason:
+            return evidence
+        # Topic raw has limited retention, so a missing event is no fault there.
+        reason = "expired: topic raw has limited retention"
+        return replace(evidence, removal_reason=reason)
+
+
+def _summarize(document_hops: list[Hop]) -> dict[str, Any]:
+    broken = list_broken_hops(document_hops)
+    return {"hops": document_hops, "verified": not broken, "broken": broken}
 
 
 def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None) -> list[Hop]:
     """Verify the hops from the bytes to the Markdown."""
-    accepted = (
-        evidence.accepted.event
-        if evidence.accepted.event and isinstance(evidence.accepted.event.data, DocumentAccepted)
-        else None
-    )
+    is_accepted = evidence.accepted.get_data(DocumentAccepted) is not None
+    accepted = evidence.accepted.event if is_accepted else None
     document_hops = [
         hops.build_blob_hop("blob", evidence.content, "the uploaded bytes, by their hash"),
         hops.check_received(evidence.received, evidence.row, accepted),
@@ -302,10 +292,9 @@ def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None)
     if blob := evidence.text_blob:
         document_hops.append(hops.build_blob_hop("text", blob, "the transcript, by its hash"))
     if evidence.transcribed:
-        part_position, event = evidence.transcribed
         document_hops.append(
             hops.check_transcribed(
-                event, evidence.row, part_position.event_id, accepted, evidence.transcript, quote
+                evidence.transcribed, evidence.row, accepted, evidence.transcript, quote
             )
         )
     else:
@@ -320,43 +309,17 @@ def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None)
     return document_hops
 
 
-def _check_chunked(
-    evidence: RevisionEvidence,
-    part: tuple[PartPosition, EventEvidence],
-    chunk: tuple[RecordedChunk, str] | None,
-) -> Hop:
-    return hops.check_chunked(
-        part[1],
-        part[0].event_id,
-        _get_event(evidence.transcribed),
-        chunk,
-        evidence.verified_transcript,
-    )
-
-
-def _check_embedded(
-    evidence: RevisionEvidence,
-    part: tuple[PartPosition, EventEvidence],
-    chunk: tuple[UUID, StoredChunk] | None,
-) -> Hop:
-    return hops.check_embedded(
-        part[1],
-        part[0].event_id,
-        [event for pair in evidence.chunked if (event := _get_event(pair))],
-        chunk,
-    )
-
-
 def _check_missing_part(evidence: RevisionEvidence, generation: str) -> Hop:
     """Explain a chunk without a part: an unreadable part is to blame, else no part contains it.
 
     Null for another generation, which may have chunked the text differently.
     """
     for part in evidence.chunked:
-        hop = _check_chunked(evidence, part, None)
+        hop = evidence.check_chunked(part)
         if hop.verified is not True:
             return hop
-    if not evidence.chunked or evidence.chunked[0][0].generation != generation:
+    first = evidence.chunked[0].part if evidence.chunked else None
+    if first is None or first.generation != generation:
         return Hop(
             name="chunked",
             place="chunked",
@@ -365,27 +328,9 @@ def _check_missing_part(evidence: RevisionEvidence, generation: str) -> Hop:
         )
     return Hop(
         name="chunked",
-        place=", ".join(event.location for _, event in evidence.chunked),
+        place=", ".join(event.location for event in evidence.chunked),
         verified=False,
         detail="no part of the revision contains the chunk",
-    )
-
-
-def _get_event(part: tuple[PartPosition, EventEvidence] | None) -> Event[Any] | None:
-    return part[1].event if part else None
-
-
-def _has_chunk(evidence: EventEvidence, chunk_id: UUID) -> bool:
-    data = evidence.event.data if evidence.event else None
-    return isinstance(data, DocumentChunked) and any(
-        child.id == chunk_id for child in hops.iterate_children(data)
-    )
-
-
-def _has_vector(evidence: EventEvidence, chunk_id: UUID) -> bool:
-    data = evidence.event.data if evidence.event else None
-    return isinstance(data, ChunksEmbedded) and any(
-        vector.chunk_id == chunk_id for vector in data.vectors
     )
 
 
