@@ -21,6 +21,7 @@ from rapidfuzz import fuzz
 
 from schemas.ids import sha256_hex
 from schemas.judgements import GradedPassage
+from sql.index.snapshot import ParentSpan
 
 MIN_SIMILARITY = 90.0
 MAX_ALIGNED_CHARS = 200_000
@@ -42,13 +43,6 @@ class JudgementTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateParent:
-    id: UUID
-    char_start: int
-    char_end: int
-
-
-@dataclass(frozen=True, slots=True)
 class CandidateDocument:
     """A document in one generation.
 
@@ -58,7 +52,7 @@ class CandidateDocument:
     document_id: UUID
     revision: int
     text: str
-    parents: Sequence[CandidateParent]
+    parents: Sequence[ParentSpan]
     is_text_as_judged: bool = True
 
 
@@ -138,8 +132,8 @@ def _find_nearest(pattern: re.Pattern[str], text: str, near_offset: int) -> tupl
     return min(spans, key=lambda span: abs(span[0] - near_offset), default=None)
 
 
-def _find_best_parent(span: tuple[int, int], parents: Sequence[CandidateParent]) -> UUID | None:
-    def shared(parent: CandidateParent) -> int:
+def _find_best_parent(span: tuple[int, int], parents: Sequence[ParentSpan]) -> UUID | None:
+    def shared(parent: ParentSpan) -> int:
         return min(parent.char_end, span[1]) - max(parent.char_start, span[0])
 
     best = max(parents, key=shared, default=None)

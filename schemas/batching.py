@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from schemas.errors import DatabaseUnavailable, TransientError
@@ -35,6 +35,11 @@ class CallBatcher(Generic[CallT, ResultT]):
             # now have called.
             self._runner = asyncio.create_task(self._run_waiting())
         return await future
+
+    async def drain(self) -> None:
+        """Wait for the calls that are running or waiting."""
+        if self._runner is not None:
+            await self._runner
 
     async def _run_waiting(self) -> None:
         batch: list[tuple[CallT, asyncio.Future[ResultT]]] = []
@@ -89,6 +94,23 @@ def split_by_cost(
             batch, cost = [], 0.0
         batch.append(item)
         cost += item_cost
+    if batch:
+        yield batch
+
+
+def split_evenly(items: Sequence[ItemT], max_size: int) -> Iterator[list[ItemT]]:
+    """Split items, in their order, into batches of at most `max_size`."""
+    return split_by_cost(items, lambda _: 1.0, max_size)
+
+
+async def collect_evenly(items: AsyncIterator[ItemT], max_size: int) -> AsyncIterator[list[ItemT]]:
+    """Collect items, in their order, into batches of at most `max_size`."""
+    batch: list[ItemT] = []
+    async for item in items:
+        batch.append(item)
+        if len(batch) == max_size:
+            yield batch
+            batch = []
     if batch:
         yield batch
 

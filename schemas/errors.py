@@ -50,6 +50,9 @@ class AnabranchError(Exception):
         self.code = code or type(self).code
         self.remedy = remedy if remedy is not None else type(self).remedy
 
+    def to_dict(self) -> dict[str, str]:
+        return {"code": self.code, "detail": self.detail, "remedy": self.remedy}
+
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.detail, self.code, self.remedy))
 

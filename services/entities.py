@@ -13,7 +13,8 @@ from schemas.errors import InvalidRequest, unknown_resource_error
 from schemas.events import EntityAmended, EntityMerged, EntityRetyped, EntitySplit
 from schemas.ids import parse_uuid
 from schemas.principals import Principal
-from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
+from services.background_tasks import poll_until
+from services.generations.decisions import PROJECTION_TIMEOUT_S
 from services.publishing import EventPublisher
 from sql.index.entities import PgEntities
 
@@ -160,7 +161,7 @@ class EntityService:
             for event in events
         ]
         await self.publisher.log.append(records)
-        is_applied = await wait_until_projected(is_projected, timeout_s=self.projection_timeout_s)
+        is_applied = await poll_until(is_projected, self.projection_timeout_s)
         entity = await self._fetch_entity(caller, entity_id)
         return entity | {"status": "applied" if is_applied else "accepted"}
 

@@ -51,8 +51,7 @@ class ExperimentService:
             self.check_profile(profile)
         if request.control == request.candidate:
             raise InvalidRequest(
-                f"Control and candidate are both {request.control!r}.",
-                remedy="Name two profiles.",
+                f"Control and candidate are both {request.control!r}.", remedy="Name two profiles."
             )
         async with self.tables.lock(f"experiments of {caller.tenant}"):
             for other in await self.tables.list_experiments(caller.tenant):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +14,7 @@ from schemas.events import FactApproved, FactProposed, FactRejected
 from schemas.facts import Fact, FactReceipt, FactRequest, FactStatus
 from schemas.ids import content_id
 from schemas.principals import Principal
-from services.generations.decisions import wait_until_projected
+from services.background_tasks import poll_until
 from services.publishing import EventPublisher
 from sql.catalog.facts import PgFacts
 
@@ -131,17 +130,14 @@ class FactService:
             fact = await self.facts.find(caller, fact_id)
             return fact is not None and fact.status == status
 
-        is_applied = await wait_until_projected(is_projected, timeout_s=self.decision_wait_s)
+        is_applied = await poll_until(is_projected, self.decision_wait_s)
         return FactReceipt(fact_id=fact_id, status="applied" if is_applied else "accepted")
 
     async def _await_fact(self, caller: Principal, fact_id: UUID) -> Fact:
         """Return the fact; wait for one whose event is on its way."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + FACT_WAIT_S
-        while (fact := await self.facts.find(caller, fact_id)) is None:
-            if loop.time() > deadline:
-                raise _unknown_fact_error(fact_id)
-            await asyncio.sleep(FACT_WAIT_S / 20)
+        fact = await poll_until(partial(self.facts.find, caller, fact_id), FACT_WAIT_S)
+        if fact is None:
+            raise _unknown_fact_error(fact_id)
         return fact
 
     async def _publish(self, data: FactProposed | FactApproved | FactRejected) -> None:

@@ -156,11 +156,7 @@ class IngestService:
         return f"private/{digest.hex()}"
 
     async def _accept_document(
-        self,
-        submission: Submission,
-        request: IngestRequest,
-        content: Content,
-        sha256: str | None,
+        self, submission: Submission, request: IngestRequest, content: Content, sha256: str | None
     ) -> IngestReceipt:
         caller = submission.caller
         # The id that stage `receive` will derive, so that the answer can name it before admission.

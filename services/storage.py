@@ -10,7 +10,9 @@ from schemas.ports.engines import BlobStore
 from schemas.ports.keys import KeyShares
 from schemas.ports.log import EventLog, Subscriber
 from sql.database import Pool
+from sql.index.generations import PgGenerationBuilds, PgGenerations
 from sql.log.offset_store import PgOffsetStore
+from sql.operations.replays import PgReplays
 from streams.codec import Codec
 
 
@@ -36,6 +38,18 @@ class Storage:
     producer_topics: tuple[str, ...] = ()
     """Topics `raw.NAME`, one per producer."""
     key_file: ShareFile | None = None
+
+    @property
+    def generations(self) -> PgGenerations:
+        return PgGenerations(self.pool)
+
+    @property
+    def builds(self) -> PgGenerationBuilds:
+        return PgGenerationBuilds(self.pool)
+
+    @property
+    def replays(self) -> PgReplays:
+        return PgReplays(self.pool)
 
     async def fetch_ends(self, topic: str) -> dict[int, int]:
         """Fetch the offset after the last record of each partition."""

@@ -87,6 +87,11 @@ def read_values(source: object, *names: str) -> list[Any]:
     return [_encode_value(getattr(source, name)) for name in names]
 
 
+def read_columns(sources: Sequence[object], *names: str) -> list[list[Any]]:
+    """Return these fields of many objects as columns, for a query that unnests them."""
+    return [[getattr(source, name) for source in sources] for name in names]
+
+
 def _encode_value(value: Any) -> Any:
     match value:
         case str():
@@ -349,11 +354,6 @@ async def execute(pool: Pool, query: str, *parameters: Any) -> None:
         await pool.execute(load_query(query), *parameters)
 
 
-async def execute_many(pool: Pool, query: str, rows: Iterable[Sequence[Any]]) -> None:
-    with translate_database_errors():
-        await pool.executemany(load_query(query), rows)
-
-
 class PgStore:
     """Runs named queries over a pool. Every method of a store may raise DatabaseUnavailable."""
 
@@ -386,9 +386,11 @@ class PgStore:
         """Return the rows as dictionaries."""
         return [dict(row) for row in await self._fetch(query, *parameters, **substitutions)]
 
-    async def _fetch_column(self, query: str, *parameters: Any) -> list[Any]:
+    async def _fetch_column(
+        self, query: str, *parameters: Any, **substitutions: int | str
+    ) -> list[Any]:
         """Return the first column."""
-        return [row[0] for row in await self._fetch(query, *parameters)]
+        return [row[0] for row in await self._fetch(query, *parameters, **substitutions)]
 
     async def _fetch_pairs(self, query: str, *parameters: Any) -> dict[Any, Any]:
         """Return the first column with the second one."""
@@ -404,7 +406,8 @@ class PgStore:
         await execute(self._pool, query, *parameters)
 
     async def _execute_many(self, query: str, rows: Iterable[Sequence[Any]]) -> None:
-        await execute_many(self._pool, query, rows)
+        with translate_database_errors():
+            await self._pool.executemany(load_query(query), rows)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Connection]:

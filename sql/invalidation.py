@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from schemas.ports.search import SnapshotVersion
-from sql.database import Connection, PgStore, Pool, execute, load_query
-from sql.errors import translate_database_errors
+from sql.database import Connection, PgStore, Pool, execute, fetch_value, load_query, read_columns
 
 ALL_GENERATIONS = ""
 CHANGE_RETENTION_S = 3600.0
@@ -38,18 +37,8 @@ class PgIndexChanges(PgStore):
     """Implements `schemas.ports.search.IndexChanges`."""
 
     async def check_unchanged(self, versions: Sequence[SnapshotVersion]) -> list[bool]:
-        columns = zip(
-            *((version.tenant, version.generation, version.state) for version in versions),
-            strict=True,
-        )
-        return (
-            [
-                row["unchanged"]
-                for row in await self._fetch("unchanged_versions", *map(list, columns))
-            ]
-            if versions
-            else []
-        )
+        columns = read_columns(versions, "tenant", "generation", "state")
+        return await self._fetch_column("unchanged_versions", *columns) if versions else []
 
 
 class IndexChangePruner:
@@ -64,13 +53,10 @@ class IndexChangePruner:
         self._horizons: deque[tuple[float, int]] = deque()
 
     async def prune(self) -> None:
-        with translate_database_errors():
-            self._horizons.append(
-                (self._clock(), await self._pool.fetchval(load_query("snapshot_horizon")))
-            )
-            min_xid = None
-            # Observations are in order of time, so the newest that is old enough wins.
-            while self._horizons and self._horizons[0][0] <= self._clock() - CHANGE_RETENTION_S:
-                min_xid = self._horizons.popleft()[1]
-            if min_xid is not None:
-                await self._pool.execute(load_query("delete_index_changes"), min_xid)
+        self._horizons.append((self._clock(), await fetch_value(self._pool, "snapshot_horizon")))
+        min_xid = None
+        # Observations are in order of time, so the newest that is old enough wins.
+        while self._horizons and self._horizons[0][0] <= self._clock() - CHANGE_RETENTION_S:
+            min_xid = self._horizons.popleft()[1]
+        if min_xid is not None:
+            await execute(self._pool, "delete_index_changes", min_xid)

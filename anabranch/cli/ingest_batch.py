@@ -333,7 +333,7 @@ class IngestBatch:
                 return error
             except AnabranchError as error:
                 item.state = "failed"
-                item.error = {"code": error.code, "detail": error.detail, "remedy": error.remedy}
+                item.error = error.to_dict()
                 return None
             except OSError as error:
                 item.state = "failed"

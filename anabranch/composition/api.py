@@ -73,7 +73,7 @@ from sql.catalog.revisions import PgJobs, PgLineage
 from sql.catalog.runs import PgFeedback, PgRecordedTexts, PgRunProcesses
 from sql.database import QUESTION_SETTINGS, close_pool, open_pool
 from sql.index.entities import PgEntities
-from sql.index.generations import PgCalibrations, PgGenerations, PgGenerationSummaries
+from sql.index.generations import PgCalibrations, PgGenerations
 from sql.index.search import PgSearch
 from sql.index.snapshot import PgPassages
 from sql.index.standing_questions import PgStandingQuestions
@@ -290,7 +290,6 @@ async def prepare_api(
                     PgGenerations(storage.pool),
                     PgFeedback(storage.pool),
                     PgPassages(storage.pool),
-                    PgGenerationSummaries(storage.pool),
                     storage.blobs,
                 ),
                 PgCalibrations(storage.pool),

@@ -13,7 +13,6 @@ from processors import STAGES, TOPICS, control
 from schemas.topics import ACCEPTED, CONTROL, FEEDBACK, QUERIES, RAW, get_base_topic
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
-from sql.index.generations import PgGenerationBuilds, PgGenerations
 from sql.operations.erasure import PgErasure
 
 log = structlog.get_logger(__name__)
@@ -61,12 +60,10 @@ class DrainBarrier:
         return [one for one in await self._list_assignments() if not one.suppresses_outcomes]
 
     async def _list_assignments(self) -> list[StageAssignment]:
-        builds = await PgGenerationBuilds(self.storage.pool).list_by_name()
+        builds = await self.storage.builds.list_by_name()
         halted_builds = {name for name, build in builds.items() if build.paused or build.error}
         assignments = assign_stages(
-            await PgGenerations(self.storage.pool).fetch_undropped(),
-            STAGES,
-            self.storage.producer_topics,
+            await self.storage.generations.fetch_undropped(), STAGES, self.storage.producer_topics
         )
         return [
             assignment

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from schemas.batching import split_evenly
 from schemas.events import CollectionDeleted, CollectionDeletionRequested, DocumentWithdrawn
 from schemas.topics import Record
 from services.erasure.drain import DrainBarrier
@@ -44,9 +45,7 @@ async def withdraw_documents(
             data, event_id, time=clock(), codec=storage.codec, document_id=document
         )
 
-    items = list(orders.items())
-    for start in range(0, len(items), DOCUMENTS_PER_BATCH):
-        batch = items[start : start + DOCUMENTS_PER_BATCH]
+    for batch in split_evenly(list(orders.items()), DOCUMENTS_PER_BATCH):
         await storage.log.append([await build_withdrawal(*item) for item in batch])
     while await PgErasure(storage.pool).has_pending_withdrawal(orders):
         await asyncio.sleep(POLL_S)

@@ -13,7 +13,7 @@ import structlog
 
 from schemas.errors import AnabranchError, PermanentError, TransientError
 from schemas.generations import Generation
-from services.background_tasks import cancel_tasks
+from services.background_tasks import cancel_tasks, repeat
 from services.generations.decisions import GenerationDecisions
 from services.generations.service import finish_drop
 from services.generations.stage_assignments import (
@@ -24,12 +24,7 @@ from services.generations.stage_assignments import (
 from services.storage import Storage
 from sql.database import Pool
 from sql.index.generation_switch import switch_generation
-from sql.index.generations import (
-    GenerationBuild,
-    PgGenerationBuilds,
-    PgGenerations,
-    fetch_first_needed_positions,
-)
+from sql.index.generations import GenerationBuild, PgGenerationBuilds, fetch_first_needed_positions
 from sql.index.partitions import begin_generation_drop, build_indexes, list_unremoved_generations
 from sql.index.search import ensure_vector_index
 from sql.operations.integrity import find_differing_tables
@@ -65,17 +60,12 @@ class GenerationBuilder:
     async def run(self) -> None:
         """Run until cancelled. Retries while the database or log is unavailable."""
         try:
-            while True:
-                await asyncio.sleep(POLL_S)
-                try:
-                    await self._reconcile()
-                except TransientError as error:
-                    log.warning("build_poll_postponed", code=error.code, detail=error.detail)
+            await repeat(self._reconcile, POLL_S, "build_poll_postponed")
         finally:
             await cancel_tasks([*self.build_tasks.values(), *self.removal_tasks.values()])
 
     async def _reconcile(self) -> None:
-        builds = await PgGenerationBuilds(self.storage.pool).list_by_name()
+        builds = await self.storage.builds.list_by_name()
         # The generation was dropped.
         await cancel_tasks([task for name, task in self.build_tasks.items() if name not in builds])
         self.build_tasks = _select_running(self.build_tasks)
@@ -156,7 +146,7 @@ class GenerationBuilder:
             }
             await self.decisions.publish_built(generation.name, shared_ends)
             # A switch refuses a generation whose state is still `building`.
-            generations = PgGenerations(self.storage.pool)
+            generations = self.storage.generations
             while (
                 current := await generations.fetch(generation.name)
             ) is not None and current.state == "building":
@@ -190,9 +180,7 @@ class GenerationBuilder:
 
     async def _list_assignments(self, generation: Generation) -> list[StageAssignment]:
         """List the generation's own assignments, upstream stages first."""
-        assignments = assign_stages(
-            await PgGenerations(self.storage.pool).fetch_undropped(), self.stages
-        )
+        assignments = assign_stages(await self.storage.generations.fetch_undropped(), self.stages)
         return [
             assignment
             for assignment in assignments
@@ -201,7 +189,7 @@ class GenerationBuilder:
 
     async def _replace_live(self, name: str, build_store: PgGenerationBuilds) -> None:
         build = await build_store.get(name)
-        live = await PgGenerations(self.storage.pool).fetch_live()
+        live = await self.storage.generations.fetch_live()
         # Any other state means that it was switched to or dropped meanwhile.
         if build is None or live is None or build.generation.state != "shadow":
             return

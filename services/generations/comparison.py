@@ -21,12 +21,7 @@ from evaluation.comparison import (
     SideResult,
     build_comparison_report,
 )
-from evaluation.judgements import (
-    CandidateDocument,
-    CandidateParent,
-    JudgementTarget,
-    map_judgements,
-)
+from evaluation.judgements import CandidateDocument, JudgementTarget, map_judgements
 from evaluation.metrics import RankedPassage
 from retrieval.retriever import DryRun
 from schemas.errors import AnabranchError, InvalidRequest, TransientError
@@ -37,7 +32,7 @@ from schemas.principals import Principal
 from schemas.questions import QueryRequest, SearchRequest
 from services.query.retriever_pool import RetrieverPool
 from sql.catalog.runs import PgFeedback
-from sql.index.generations import PgGenerations, PgGenerationSummaries, unknown_generation_error
+from sql.index.generations import PgGenerations, unknown_generation_error
 from sql.index.snapshot import PgPassages
 
 REPLAYED_FIELDS = (
@@ -78,7 +73,6 @@ class GenerationComparer:
     generations: PgGenerations
     feedback: PgFeedback
     passages: PgPassages
-    summaries: PgGenerationSummaries
     blobs: BlobStore
 
     async def compare(
@@ -115,7 +109,7 @@ class GenerationComparer:
             except AnabranchError as error:
                 failed[query.id] = FailedQuestion(query.request.query, error.code, error.detail)
         names = {side: generation.name for side, generation in zip(SIDES, pair, strict=True)}
-        index_bytes = {side: await self.summaries.fetch_bytes(names[side]) for side in SIDES}
+        index_bytes = {side: await self.generations.fetch_bytes(names[side]) for side in SIDES}
         mapped_counts = {
             name: sum(map_judgements(query.judgements, side.documents)[1] for query in queries)
             for name, side in zip(SIDES, sides, strict=True)
@@ -239,10 +233,7 @@ class GenerationComparer:
         has_judged_text = generation.how.get("transcribe") == reference.how.get("transcribe")
         documents = {}
         for document in visible_documents:
-            parents = [
-                CandidateParent(parent.id, parent.char_start, parent.char_end)
-                for parent in await self.passages.fetch_parent_spans(generation.name, document.id)
-            ]
+            parents = await self.passages.fetch_parent_spans(generation.name, document.id)
             text = await load_markdown(document.markdown, document.blob_key, self.blobs)
             documents[document.id] = CandidateDocument(
                 document.id, document.revision, text, parents, has_judged_text

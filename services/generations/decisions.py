@@ -1,4 +1,4 @@
-"""Publish decisions about generations to topic `control`, and wait until the tables have one.
+"""Publish decisions about generations to topic `control`.
 
 Every worker may publish the first generation `g1`: its event id is fixed, and the first event in
 the log counts.
@@ -6,8 +6,7 @@ the log counts.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -77,22 +76,7 @@ class GenerationDecisions(EventPublisher):
 
 
 PROJECTION_TIMEOUT_S = 5.0
-POLL_S = 0.05
-
-
-async def wait_until_projected(
-    is_projected: Callable[[], Awaitable[bool]], *, timeout_s: float = PROJECTION_TIMEOUT_S
-) -> bool:
-    """Poll until `is_projected` or the timeout; returns whether it is.
-
-    Without a worker, it is projected later.
-    """
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + timeout_s
-    while not (projected := await is_projected()) and clock() < deadline:
-        await asyncio.sleep(POLL_S)
-    return projected
-
+"""How long a decision may take to reach the tables. Without a worker, it is projected later."""
 
 FIRST_GENERATION = "g1"
 GENESIS_SOURCE = "anabranch/genesis"
@@ -137,7 +121,7 @@ async def ensure_generation(
 
     Raises GenerationMismatch if the live one has another configuration.
     """
-    generations = PgGenerations(storage.pool)
+    generations = storage.generations
     generation = await find_current_generation(generations, storage.log, storage.codec)
     if generation is None:
         # If another process does so at the same time, the first event counts: read it back.

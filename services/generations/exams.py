@@ -30,7 +30,8 @@ from schemas.exams import (
 from schemas.judgements import MAX_GRADE, GradedPassage
 from schemas.principals import Principal
 from schemas.questions import QueryRequest
-from services.generations.decisions import GenerationDecisions, wait_until_projected
+from services.background_tasks import poll_until
+from services.generations.decisions import PROJECTION_TIMEOUT_S, GenerationDecisions
 from services.query.retriever_pool import RetrieverPool
 from sql.catalog.exams import PgExams
 from sql.catalog.runs import PgFeedback
@@ -72,7 +73,7 @@ class ExamService:
         result = calibrate(exam, judged, request)
         calibration = result.calibration
         await self.decisions.publish_calibration(calibration)
-        await wait_until_projected(partial(self._has_calibration, calibration))
+        await poll_until(partial(self._has_calibration, calibration), PROJECTION_TIMEOUT_S)
         held_out = measure_held_out(exam.items, request.coverage, request.false_refusals)
         return calibration.model_dump(mode="json") | {
             "default_reason": result.reason,

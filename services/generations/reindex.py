@@ -7,15 +7,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from processors import TOPICS, get_stage_versions
 from schemas.errors import InvalidRequest, PermanentError
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
 from schemas.topics import count_partitions
+from services.background_tasks import poll_until
 from services.engines import Engines, diff_settings
 from services.generations.builder import check_retained
-from services.generations.decisions import GenerationDecisions, wait_until_projected
+from services.generations.decisions import PROJECTION_TIMEOUT_S, GenerationDecisions
 from services.generations.reindex_plan import (
     OUTPUT_TOPICS,
     ReindexPlan,
@@ -23,12 +25,7 @@ from services.generations.reindex_plan import (
     find_changed_stages,
 )
 from services.storage import Storage
-from sql.index.generations import (
-    GenerationBuild,
-    PgGenerationBuilds,
-    PgGenerations,
-    unknown_generation_error,
-)
+from sql.index.generations import GenerationBuild, unknown_generation_error
 
 
 async def start_rebuild(
@@ -46,8 +43,8 @@ async def start_rebuild(
     stores the live generation's settings for the new one. Raises TransientError with code
     NO_GENERATION, PermanentError with code NOT_RETAINED and the missing range.
     """
-    live = await PgGenerations(storage.pool).resolve(None)
-    build_store = PgGenerationBuilds(storage.pool)
+    live = await storage.generations.resolve(None)
+    build_store = storage.builds
     # A concurrent request waits here and finds the build of the first one.
     async with build_store.lock_decision():
         unfinished = [
@@ -69,15 +66,8 @@ async def start_rebuild(
             live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild"
         )
         # Inside the lock: the next request finds the build only once it is projected.
-        await _wait_for_generation(storage, name)
+        await poll_until(partial(storage.generations.fetch, name), PROJECTION_TIMEOUT_S)
     return name
-
-
-async def _wait_for_generation(storage: Storage, name: str) -> None:
-    async def is_projected() -> bool:
-        return await PgGenerations(storage.pool).fetch(name) is not None
-
-    await wait_until_projected(is_projected)
 
 
 class ReindexTargets(Protocol):
@@ -136,7 +126,7 @@ class ReindexService:
                 code="NOT_RETAINED",
                 remedy="Change an earlier stage too, or send the missing documents again.",
             )
-        build_store = PgGenerationBuilds(self.storage.pool)
+        build_store = self.storage.builds
         async with build_store.lock_decision():
             name = await build_store.allocate_name(events_per_second=events_per_second)
             own_topics = {
@@ -157,7 +147,7 @@ class ReindexService:
             )
             self.targets.store_settings(name, live.name, settings)
             await self.decisions.publish_created(generation, live.name, "reindex")
-            await _wait_for_generation(self.storage, name)
+            await poll_until(partial(self.storage.generations.fetch, name), PROJECTION_TIMEOUT_S)
         return name, plan
 
     async def start_rebuild(
@@ -173,7 +163,7 @@ class ReindexService:
 
     async def get_build(self, name: str) -> dict[str, Any]:
         """Return the build. Raises NotFound."""
-        build = await PgGenerationBuilds(self.storage.pool).get(name)
+        build = await self.storage.builds.get(name)
         if build is None:
             raise unknown_generation_error(name)
         return _format_build(build)
@@ -182,7 +172,7 @@ class ReindexService:
         """Return the build, or a placeholder while stage `control` has not projected the decision
         yet.
         """
-        build = await PgGenerationBuilds(self.storage.pool).get(name)
+        build = await self.storage.builds.get(name)
         return _format_build(build) if build else {"generation": name, "state": "building"}
 
     async def change_pace(self, name: str, pace: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,14 +187,14 @@ class ReindexService:
                 remedy="Pace applies to builds only. To remove a standby generation, run "
                 "`anabranch generations drop`.",
             )
-        await PgGenerationBuilds(self.storage.pool).set_pace(name, pace)
+        await self.storage.builds.set_pace(name, pace)
         return await self.get_build(name)
 
     @asynccontextmanager
     async def _open_target(
         self, assignments: Sequence[str]
     ) -> AsyncIterator[tuple[Generation, IndexConfig, Engines]]:
-        live = await PgGenerations(self.storage.pool).resolve(None)
+        live = await self.storage.generations.resolve(None)
         async with self.targets.open_target(live, assignments) as (config, engines):
             yield live, config, engines
 

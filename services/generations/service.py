@@ -21,12 +21,7 @@ from services.generations.stage_assignments import assign_stages
 from services.storage import Storage
 from sql.database import Pool
 from sql.index.generation_switch import SwitchResult, roll_back, switch_generation
-from sql.index.generations import (
-    PgCalibrations,
-    PgGenerations,
-    PgGenerationSummaries,
-    unknown_generation_error,
-)
+from sql.index.generations import PgCalibrations, PgGenerations, unknown_generation_error
 from sql.index.partitions import (
     begin_generation_drop,
     delete_dropped_states,
@@ -46,15 +41,11 @@ class GenerationService:
     calibrations: PgCalibrations
 
     async def list_generations(self, caller: Principal) -> list[dict[str, Any]]:
-        return await PgGenerationSummaries(self.pool).list_summaries(
-            _resolve_visible_tenant(caller)
-        )
+        return await PgGenerations(self.pool).list_summaries(_resolve_visible_tenant(caller))
 
     async def get_generation(self, caller: Principal, name: str) -> dict[str, Any]:
         """Raises NotFound."""
-        summary = await PgGenerationSummaries(self.pool).get_summary(
-            name, _resolve_visible_tenant(caller)
-        )
+        summary = await PgGenerations(self.pool).get_summary(name, _resolve_visible_tenant(caller))
         if summary is None:
             raise unknown_generation_error(name)
         return summary
@@ -98,7 +89,7 @@ class GenerationService:
 
     async def _require_calibration(self, tenant: str, name: str, *, is_forced: bool) -> None:
         """Thresholds of other generations belong to other scores. Raises NotFound as well."""
-        summary = await PgGenerationSummaries(self.pool).get_summary(name, tenant)
+        summary = await PgGenerations(self.pool).get_summary(name, tenant)
         if summary is None:
             raise unknown_generation_error(name)
         # One that was live before is trusted as a rollback trusts it.
@@ -241,7 +232,7 @@ async def _has_pending_references(storage: Storage) -> bool:
     """
     if await PgErasure(storage.pool).fetch_running_replays():
         return True
-    assignments = assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES)
+    assignments = assign_stages(await storage.generations.fetch_undropped(), STAGES)
     return any(
         [
             await storage.log.count_pending(assignment.group, assignment.topic)

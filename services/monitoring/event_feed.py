@@ -322,10 +322,7 @@ class _FeedStream:
                     yield message
         except AnabranchError as error:
             self._idle_s, self.has_more = 0.0, False
-            yield FeedMessage(
-                event="error",
-                data={"code": error.code, "detail": error.detail, "remedy": error.remedy},
-            )
+            yield FeedMessage(event="error", data=error.to_dict())
         if self._idle_s >= IDLE_S:
             self._idle_s = 0.0
             # Lets a client that receives nothing resume from a recent cursor.
@@ -403,8 +400,4 @@ def _build_dropped_message(missed: int, at_least: bool, after: str, cursor: str)
 
 
 def _build_reset_message(error: CursorAhead, after: str, now: str) -> FeedMessage:
-    return FeedMessage(
-        event="reset",
-        data={"code": error.code, "detail": error.detail, "remedy": error.remedy, "after": after},
-        cursor=now,
-    )
+    return FeedMessage(event="reset", data={**error.to_dict(), "after": after}, cursor=now)

@@ -14,7 +14,6 @@ from services.generations.decisions import FIRST_GENERATION
 from services.generations.stage_assignments import assign_stages, resolve_topic_generation
 from services.storage import Storage
 from sql.errors import LOCK_TIMEOUT_CODE
-from sql.index.generations import PgGenerations
 from sql.operations.monitoring import (
     PgReaderStatus,
     fetch_blocking_transactions,
@@ -43,7 +42,7 @@ async def list_consumers(storage: Storage) -> list[ConsumerKey]:
 
     Raises DatabaseUnavailable.
     """
-    generations = await PgGenerations(storage.pool).fetch_undropped()
+    generations = await storage.generations.fetch_undropped()
     if not generations:
         return [
             ConsumerKey(stage.name, None, stage.topic, format_group_name(stage.name, None))
@@ -67,7 +66,7 @@ async def fetch_stage_lags(storage: Storage) -> list[dict[str, Any]]:
 
     See `fetch_consumer_lag`.
     """
-    live, lines = await PgGenerations(storage.pool).fetch_live(), dict[str, dict[str, Any]]()
+    live, lines = await storage.generations.fetch_live(), dict[str, dict[str, Any]]()
     for consumer in await list_consumers(storage):
         if live is None or consumer.generation in (None, live.name):
             line, previous = await fetch_consumer_lag(storage, consumer), lines.get(consumer.stage)

@@ -23,7 +23,6 @@ from services.storage import Storage
 from sql.catalog.documents import PgDocuments
 from sql.catalog.listings import PgListings
 from sql.errors import LOCK_TIMEOUT_CODE
-from sql.index.generations import PgGenerations
 from sql.operations.monitoring import (
     fetch_blocking_transactions,
     fetch_stage_activity,
@@ -105,7 +104,7 @@ async def _fetch_activity(
 ) -> tuple[str | None, Mapping[tuple[str, str], Mapping[str, Any]]]:
     """Return the name of the live generation, and recent work by stage and generation."""
     try:
-        live = await PgGenerations(storage.pool).fetch_live()
+        live = await storage.generations.fetch_live()
         rows = await fetch_stage_activity(storage.pool, ACTIVITY_WINDOW_S, MAX_WORK_S)
     except TransientError as error:
         # A locked table must not hide the diagnosis, which names the lock's holder.
@@ -306,7 +305,7 @@ class ReadinessService:
         readers.
         """
         lines = await self.check_all()
-        live = await PgGenerations(self.storage.pool).fetch_live()
+        live = await self.storage.generations.fetch_live()
         is_unlimited = caller.readers is None
         dead_letters = (
             await PgListings(self.storage.pool).count_dead_letters(caller.tenant)
@@ -330,7 +329,7 @@ class ReadinessService:
         }
 
     async def _check_database(self) -> str:
-        await PgGenerations(self.storage.pool).fetch_undropped()
+        await self.storage.generations.fetch_undropped()
         return "answers"
 
     async def _check_log(self) -> str:

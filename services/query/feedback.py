@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from schemas.errors import Forbidden, unknown_resource_error, unknown_run_error
@@ -12,6 +12,7 @@ from schemas.events import FeedbackGiven
 from schemas.ids import content_id
 from schemas.judgements import FeedbackReceipt, FeedbackRequest, GradedPassage
 from schemas.principals import Principal
+from services.background_tasks import poll_until
 from services.publishing import EventPublisher
 from sql.catalog.runs import PgFeedback
 
@@ -70,15 +71,16 @@ class FeedbackService:
 
         Waits for runs of other processes, which may be in flight.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + RUN_WAIT_S
-        # A limited caller gives feedback on its own runs only, which the tables alone can tell.
-        while (query := await self.lookup.fetch_question(caller, run_id)) is None and (
-            caller.readers is not None or not self.has_answered(caller.tenant, run_id)
-        ):
-            if loop.time() > deadline:
-                raise unknown_run_error(run_id)
-            await asyncio.sleep(RUN_WAIT_S / 20)
+
+        def is_known(query: str | None) -> bool:
+            # A limited caller gives feedback on its own runs only, which the tables alone can tell.
+            is_recent = caller.readers is None and self.has_answered(caller.tenant, run_id)
+            return query is not None or is_recent
+
+        fetch = partial(self.lookup.fetch_question, caller, run_id)
+        query = await poll_until(fetch, RUN_WAIT_S, is_known)
+        if not is_known(query):
+            raise unknown_run_error(run_id)
         return query
 
     async def _resolve_judgements(

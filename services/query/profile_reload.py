@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from retrieval.profiles import ProfileCatalog, parse_profiles
-from schemas.errors import ConfigurationError, DatabaseUnavailable
+from schemas.errors import ConfigurationError
 from schemas.profiles import ReloadedConfig
+from services.background_tasks import repeat
 from sql.catalog.profiles import PgReloadedProfiles
 
 log = structlog.get_logger(__name__)
@@ -56,9 +57,4 @@ class ProfileReloader:
 
     async def run(self) -> None:
         """Adopt reloads of other processes until cancelled."""
-        while True:
-            await asyncio.sleep(POLL_S)
-            try:
-                await self.adopt_newer()
-            except DatabaseUnavailable as error:
-                log.warning("profile_reloads_unknown", code=error.code)
+        await repeat(self.adopt_newer, POLL_S, "profile_reloads_unknown")

@@ -160,16 +160,11 @@ class RetrieverPool:
 
         Transient errors are retried on the next call.
         """
-        embed_config = generation.config.embed
-        if (pooled := self.retrievers.get(embed_config)) and not isinstance(
-            pooled.error, TransientError
-        ):
+        if pooled := self._find_prepared(generation):
             return pooled
         async with self.prepare_lock:
             # Another caller may have prepared it while this one waited for the lock.
-            if (pooled := self.retrievers.get(embed_config)) and not isinstance(
-                pooled.error, TransientError
-            ):
+            if pooled := self._find_prepared(generation):
                 return pooled
             pooled = PooledRetriever(AsyncExitStack())
             try:
@@ -185,8 +180,12 @@ class RetrieverPool:
                     remedy=error.remedy,
                 )
                 pooled.error = error
-            self.retrievers[embed_config] = pooled
+            self.retrievers[generation.config.embed] = pooled
             return pooled
+
+    def _find_prepared(self, generation: Generation) -> PooledRetriever | None:
+        pooled = self.retrievers.get(generation.config.embed)
+        return None if pooled and isinstance(pooled.error, TransientError) else pooled
 
 
 @asynccontextmanager

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from schemas.principals import Principal
 from schemas.questions import QueryRequest, SearchRequest
 from schemas.run_records import Bisection, CounterfactualAnswer, GraphSummary, RunDiff
 from schemas.topics import Position, StoredRecord, parse_position
+from services.background_tasks import poll_until
 from services.query.event_buffer import QueryEventTap
 from sql.catalog.listings import PgListings
 from sql.catalog.runs import PgRecordedTexts
@@ -31,7 +32,7 @@ from sql.index.generations import PgGenerations
 from streams.codec import Codec
 
 # The tables follow the log: an answer that this process has published may not be there yet.
-RUN_WAIT_S, RUN_POLL_S = 5.0, 0.1
+RUN_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,17 @@ class RecentRunLookup:
     runs: PgListings
     has_answered: Callable[[str, UUID], bool]
 
-    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + RUN_WAIT_S
+    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
+        """Return the fields of a run. Raises NotFound if the caller has no such run."""
         # A limited caller sees only its own runs, which the tables alone can tell.
         may_wait = caller.readers is None and self.has_answered(caller.tenant, run_id)
-        row = await self.runs.get_run(caller, run_id)
-        while may_wait and (row is None or row["answered_at"] is None) and loop.time() < deadline:
-            await asyncio.sleep(RUN_POLL_S)
-            row = await self.runs.get_run(caller, run_id)
+        row = await poll_until(
+            partial(self.runs.get_run, caller, run_id),
+            RUN_WAIT_S if may_wait else 0,
+            lambda row: row is not None and row["answered_at"] is not None,
+        )
+        if row is None:
+            raise unknown_run_error(run_id)
         return row
 
 
@@ -70,11 +73,7 @@ class RunHistory:
     fresh_id: Callable[[], UUID]
 
     async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
-        """Return the fields of a run. Raises NotFound if the caller has no such run."""
-        row = await self.runs.get_run(caller, run_id)
-        if row is None:
-            raise unknown_run_error(run_id)
-        return row
+        return await self.runs.get_run(caller, run_id)
 
     async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         """Rerun on the recorded texts; returns `{run_id, kind, same, differences[], missing[],
@@ -228,8 +227,6 @@ class LineageService:
         self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None
     ) -> RunLineage:
         row = await self.runs.get_run(caller, run_id)
-        if row is None:
-            raise unknown_run_error(run_id)
         return await trace_run(self.tracer, caller, row, sentence=sentence, citation=citation)
 
     def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import structlog
 from cachetools import FIFOCache
 
 from schemas.budgets import RunProfile
-from schemas.errors import AnabranchError, DatabaseUnavailable, TransientError, unknown_run_error
+from schemas.errors import AnabranchError, TransientError, unknown_run_error
 from schemas.events import EventData, RunProgressed, RunStarted, RunStopped
 from schemas.principals import Principal
 from schemas.profiles import Profile
@@ -31,7 +31,7 @@ from schemas.questions import (
     StepProgress,
 )
 from schemas.run_records import RunMessage, RunStatus, RunStep, StoppedRun, StoppedState
-from services.background_tasks import run_in_background
+from services.background_tasks import repeat, run_in_background
 from services.query.service import ApplyDefaultProfile, build_run_timeout_error
 from sql.catalog.listings import PgListings
 
@@ -204,19 +204,16 @@ class RunService:
         """Stop runs that were cancelled through another process, and forget the answers that the
         tables have, until cancelled itself.
         """
-        while True:
-            await asyncio.sleep(STOP_CHECK_S)
-            try:
-                run_ids = [*self.running, *self.finished]
-                ended = await self.table.find_ended(run_ids) if run_ids else {}
-            except DatabaseUnavailable as error:
-                log.warning("run_cancellations_unknown", code=error.code)
-                continue
-            for run_id, is_stopped in ended.items():
-                # An erasure clears the tables, but not the memory of this process.
-                self.finished.pop(run_id, None)
-                if is_stopped and (run := self.running.get(run_id)):
-                    run.cancel(CANCELLED)
+        await repeat(self._check_ended, STOP_CHECK_S, "run_cancellations_unknown")
+
+    async def _check_ended(self) -> None:
+        run_ids = [*self.running, *self.finished]
+        ended = await self.table.find_ended(run_ids) if run_ids else {}
+        for run_id, is_stopped in ended.items():
+            # An erasure clears the tables, but not the memory of this process.
+            self.finished.pop(run_id, None)
+            if is_stopped and (run := self.running.get(run_id)):
+                run.cancel(CANCELLED)
 
     def _find_local(self, caller: Principal, run_id: UUID) -> LocalRun | None:
         run = self.running.get(run_id) or self.finished.get(run_id)

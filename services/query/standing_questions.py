@@ -49,6 +49,7 @@ from schemas.standing_questions import (
     StandingQuestionRequest,
 )
 from schemas.topics import OUTCOMES
+from services.background_tasks import repeat
 from services.publishing import EventPublisher
 from services.query.question_vectors import QuestionVectors
 from services.query.run_history import RunHistory
@@ -162,18 +163,17 @@ class QuestionAsker:
         await asyncio.gather(*map(self._repeat, steps))
 
     async def _repeat(self, step: Callable[[], Awaitable[bool]]) -> None:
-        """Repeat a step; pause when it had nothing to do."""
-        while True:
-            has_more = False
+        async def run_step() -> bool:
             try:
-                has_more = await step()
-            except TransientError as error:
-                log.warning("standing_questions_postponed", code=error.code, detail=error.detail)
+                return await step()
+            except TransientError:
+                raise
             except Exception:
                 # Keep running: no saved question would be asked until the next start.
                 log.exception("standing_questions_failed")
-            if not has_more:
-                await asyncio.sleep(POLL_S)
+                return False
+
+        await repeat(run_step, POLL_S, "standing_questions_postponed")
 
     async def match_next(self) -> bool:
         """Match a page of outcomes with the questions; return whether more may follow.
@@ -229,11 +229,10 @@ class QuestionAsker:
                 await self._ask(asked)
         except (AnabranchError, TimeoutError) as raised:
             error = raised if isinstance(raised, AnabranchError) else TIMED_OUT
-            problem = {"code": error.code, "detail": error.detail, "remedy": error.remedy}
             log.warning("question_not_asked", question=str(asked.question_id), code=error.code)
             is_transient = isinstance(error, TransientError) or error.code == "RUN_ERASED"
             again_at = self.publisher.clock() + timedelta(seconds=RETRY_S) if is_transient else None
-            await self.tables.release(asked.question_id, problem, again_at)
+            await self.tables.release(asked.question_id, error.to_dict(), again_at)
         return True
 
     async def _ask(self, asked: AskedQuestion) -> None:

@@ -19,11 +19,8 @@ from schemas.errors import ConfigurationError, LogUnavailable
 from schemas.topics import ACCEPTED, DEAD_LETTERS, RAW, StoredRecord, get_base_topic
 from services.generations.decisions import FIRST_GENERATION
 from services.generations.stage_assignments import assign_stages
-from services.recovery.table_recovery import load_accepted_events, parse_encryption_key
+from services.recovery.table_recovery import parse_encryption_key, restore_ingress
 from services.storage import Storage
-from sql.catalog.revisions import restore_owners
-from sql.inbox.entries import restore_inbox
-from sql.index.generations import PgGenerations
 from sql.log.offset_store import ConsumerOffsets
 from sql.operations.erasure import PgErasureReceipts
 from sql.operations.keystore import PgKeystore
@@ -61,7 +58,7 @@ async def check_tables_current(storage: Storage, erasures: Mapping[UUID, int]) -
     # The Postgres log is restored together with the tables.
     if not storage.log.is_in_database:
         decisions = await compare_offsets(storage, {CONTROL_GROUP})
-        generations = await PgGenerations(storage.pool).fetch_undropped()
+        generations = await storage.generations.fetch_undropped()
         await decisions.check_decisions(empty=not generations)
         assignments = assign_stages(generations, STAGES, storage.producer_topics)
         offsets = await compare_offsets(
@@ -110,8 +107,7 @@ class OffsetComparison:
             raise _build_restored_error(
                 "The tables are empty, but consumer groups have committed offsets."
             )
-        # Tables of a version that stored no offsets cannot be compared.
-        if empty or not self.stored or not (missed := self._find_missed(CONTROL_GROUP)):
+        if empty or not (missed := self._find_missed(CONTROL_GROUP)):
             return
         start, end = (
             {partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1)
@@ -128,13 +124,7 @@ class OffsetComparison:
                 )
 
     async def rewind_missed(self) -> None:
-        """Rewind groups whose committed offsets are ahead of the tables.
-
-        Tables of a version without stored offsets adopt the committed ones.
-        """
-        if not self.stored:
-            await self.storage.offset_store.import_offsets(self.acknowledged)
-            return
+        """Rewind groups whose committed offsets are ahead of the tables."""
         missed_ranges = {
             group_topic: missed
             for group_topic in self.acknowledged
@@ -234,12 +224,10 @@ class OffsetComparison:
         for (group, topic), missed in missed_ranges.items():
             log.warning("consumer_rewound", group=group, topic=topic, missed=missed)
         if any(get_base_topic(topic) == RAW for _, topic in missed_ranges):
-            accepted = await load_accepted_events(
-                self.storage,
-                {topic: self._find_lowest_stored(topic) for topic in (ACCEPTED, DEAD_LETTERS)},
+            topics = (ACCEPTED, DEAD_LETTERS)
+            await restore_ingress(
+                self.storage, {topic: self._find_lowest_stored(topic) for topic in topics}
             )
-            await restore_inbox(self.storage.pool, list(accepted.payload_hashes.items()))
-            await restore_owners(self.storage.pool, accepted.owners)
         # Last: if the steps above are interrupted, the next start finds the same gap.
         for group_topic, missed in missed_ranges.items():
             await self.storage.offset_store.store_offsets(

@@ -10,6 +10,7 @@ from uuid import UUID
 import structlog
 
 from processors import STAGES, announce, control, erase
+from schemas.batching import collect_evenly
 from schemas.errors import ConfigurationError, DataErased, NewerVersion, PermanentError
 from schemas.events import (
     AmendmentAccepted,
@@ -28,7 +29,6 @@ from services.storage import Storage
 from sql.catalog.revisions import restore_owners
 from sql.inbox.entries import ERASED_PAYLOAD, reset_reader_cursor, restore_inbox
 from sql.inbox.ledger import PgLedger
-from sql.index.generations import PgGenerationBuilds, PgGenerations
 from sql.index.partitions import build_indexes
 from sql.index.search import ensure_vector_index
 from sql.operations.erasure import PgErasure, PgErasureReceipts
@@ -59,7 +59,7 @@ async def recover_tables(storage: Storage) -> RecoveryReport | None:
     LogUnavailable, DatabaseUnavailable, NewerVersion. An interrupted call leaves partial tables:
     empty the database and call again.
     """
-    generations = PgGenerations(storage.pool)
+    generations = storage.generations
     if (
         await generations.list_names()
         or await find_current_generation(generations, storage.log, storage.codec) is None
@@ -72,7 +72,7 @@ async def recover_tables(storage: Storage) -> RecoveryReport | None:
     recovery = TableRecovery(storage)
     await recovery.run()
     seconds = time.perf_counter() - started_at
-    build_store = PgGenerationBuilds(storage.pool)
+    build_store = storage.builds
     rows = sum(
         [
             await build_store.count_rows(generation.name)
@@ -131,7 +131,7 @@ class TableRecovery:
         # All decisions determine the generations, also those that stage `control` has not consumed.
         async for stored in self.storage.log.read(control.STAGE.topic):
             await self._claim(control.STAGE, control_ledger, [stored])
-        generations = await PgGenerations(self.storage.pool).fetch_undropped()
+        generations = await self.storage.generations.fetch_undropped()
         assignments = assign_stages(generations, STAGES, self.storage.producer_topics)
         projected: set[tuple[str, str]] = set()
         for assignment in assignments:
@@ -177,13 +177,8 @@ class TableRecovery:
             if acknowledged
             else ends
         )
-        batch: list[StoredRecord] = []
-        async for stored in self.storage.log.read(assignment.topic, end=barrier):
-            batch.append(stored)
-            if len(batch) >= BATCH_SIZE:
-                await self._claim(assignment.stage, ledger, batch)
-                batch = []
-        if batch:
+        records = self.storage.log.read(assignment.topic, end=barrier)
+        async for batch in collect_evenly(records, BATCH_SIZE):
             await self._claim(assignment.stage, ledger, batch)
 
     async def _claim(self, stage: Stage, ledger: PgLedger, batch: Sequence[StoredRecord]) -> None:
@@ -246,15 +241,12 @@ class TableRecovery:
             )
 
     async def _restore_ingress(self) -> None:
-        accepted = await load_accepted_events(self.storage)
-        for stored in accepted.erased_records:
+        for stored in await restore_ingress(self.storage):
             headers = stored.record.headers
             receipt = self.destroyed_keys.get(headers.get("ce_keyid", b"").decode())
             # An unfinished erasure still has to find the blobs of the document.
             if receipt is not None and (document := headers.get("ce_document")):
                 self.unreadable_documents.setdefault(receipt, set()).add(UUID(document.decode()))
-        await restore_inbox(self.storage.pool, list(accepted.payload_hashes.items()))
-        await restore_owners(self.storage.pool, accepted.owners)
 
     async def _resume_group(self, assignment: StageAssignment) -> None:
         """Set the offsets from which the group continues.
@@ -297,53 +289,47 @@ def _list_output_topics(assignment: StageAssignment) -> list[str]:
     return [output, OUTCOMES, DEAD_LETTERS] if output else []
 
 
-@dataclass(slots=True)
-class AcceptedEvents:
-    payload_hashes: dict[UUID, str] = field(default_factory=dict)
-    """Internal id of a producer's event to the hash of its payload, or ERASED_PAYLOAD."""
-    owners: dict[UUID, tuple[str, str]] = field(default_factory=dict)
-    """Document to tenant and source of its newest accepted revision."""
-    erased_records: list[StoredRecord] = field(default_factory=list)
-    """Accepted records whose keys are destroyed."""
-
-
-async def load_accepted_events(
+async def restore_ingress(
     storage: Storage, start_offsets: Mapping[str, Mapping[int, int]] | None = None
-) -> AcceptedEvents:
-    """Read the accepted events, from the given offsets by topic and partition.
+) -> list[StoredRecord]:
+    """Restore inbox and owners of stage `receive` from the accepted events, from the given offsets
+    by topic and partition. Return the accepted records whose keys are destroyed.
 
     Events whose keys are missing are left out: stage `receive` admits them again if `raw` still
     holds them.
     """
-    accepted, starts = AcceptedEvents(), start_offsets or {}
+    starts = start_offsets or {}
+    payload_hashes: dict[UUID, str] = {}
+    owners: dict[UUID, tuple[str, str]] = {}
+    erased_records: list[StoredRecord] = []
     # An erased event may have been dead-lettered instead of accepted; its claim is marked too.
     async for stored in storage.log.read(DEAD_LETTERS, starts.get(DEAD_LETTERS)):
         try:
             await storage.codec.decode(stored)
         except DataErased:
-            accepted.payload_hashes |= _mark_cause_erased(stored)
+            payload_hashes |= _mark_cause_erased(stored)
         except PermanentError:
             continue
     async for stored in storage.log.read(ACCEPTED, starts.get(ACCEPTED)):
         try:
             event = await storage.codec.decode(stored)
         except DataErased:
-            accepted.payload_hashes |= _mark_cause_erased(stored)
-            accepted.erased_records.append(stored)
+            payload_hashes |= _mark_cause_erased(stored)
+            erased_records.append(stored)
             continue
         except PermanentError:
             continue
+        data = event.data
         if (
-            isinstance(event.data, DocumentAccepted | AmendmentAccepted | DocumentRemoved)
+            isinstance(data, DocumentAccepted | AmendmentAccepted | DocumentRemoved)
             and event.causation_id is not None
         ):
-            accepted.payload_hashes[event.causation_id] = event.data.payload_sha256
-            if isinstance(event.data, DocumentAccepted):
-                accepted.owners[event.data.document_id] = (
-                    event.data.tenant,
-                    event.data.origin.source,
-                )
-    return accepted
+            payload_hashes[event.causation_id] = data.payload_sha256
+            if isinstance(data, DocumentAccepted):
+                owners[data.document_id] = (data.tenant, data.origin.source)
+    await restore_inbox(storage.pool, list(payload_hashes.items()))
+    await restore_owners(storage.pool, owners)
+    return erased_records
 
 
 def parse_encryption_key(stored: StoredRecord) -> dict[UUID, str]:

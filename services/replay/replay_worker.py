@@ -10,20 +10,23 @@ import asyncio
 import base64
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import structlog
 
+from schemas.batching import collect_evenly, split_evenly
 from schemas.errors import AnabranchError, NotFound, PermanentError, TransientError
 from schemas.events import DeadLetterClosed, DocumentSuperseded, Event
 from schemas.ids import content_id, parse_uuid
 from schemas.ports.ledger import ClaimStatus, OrderingPolicy
 from schemas.topics import Record, StoredRecord
+from services.background_tasks import repeat
 from services.publishing import EventPublisher
 from services.storage import Storage
 from sql.operations.replays import LEASE_S, OpenDeadLetter, PgReplays, Replay, ReplayCounts
@@ -76,9 +79,7 @@ async def reprocess(
         )
         for item in items
     ]
-    batch_size = runner.stage.batch_size
-    for start in range(0, len(pending_items), batch_size):
-        batch = pending_items[start : start + batch_size]
+    for batch in split_evenly(pending_items, runner.stage.batch_size):
         # The runner leaves the single retries to its caller, here one after the other.
         for timed_out_item in await runner.react(batch):
             await runner.react([timed_out_item])
@@ -162,17 +163,11 @@ class ReplayWorker:
 
     async def run(self) -> None:
         """Run until cancelled. Retries while the database or log is unavailable."""
-        while True:
-            await asyncio.sleep(POLL_S)
-            try:
-                while await self.run_once():
-                    continue
-            except TransientError as error:
-                log.warning("replay_poll_postponed", code=error.code, detail=error.detail)
+        await repeat(self.run_once, POLL_S, "replay_poll_postponed")
 
     async def run_once(self) -> bool:
         """Run one replay; returns whether there was one."""
-        replays = PgReplays(self.storage.pool)
+        replays = self.storage.replays
         replay = await replays.acquire(self.owner, list(self.list_runners()))
         if replay is None:
             return False
@@ -180,7 +175,14 @@ class ReplayWorker:
         # The consumer has stopped since `acquire`; the lease expires, and another worker continues.
         if runner is None:
             return False
-        lease_renewal = asyncio.create_task(self._renew_lease(replays, replay.id))
+        # If that fails, the lease expires, and another worker continues after the last batch.
+        renewals = repeat(
+            partial(replays.renew_lease, self.owner, replay.id),
+            LEASE_S / 3,
+            "replay_lease_not_renewed",
+            replay=str(replay.id),
+        )
+        lease_renewal = asyncio.create_task(renewals)
         try:
             is_finished = await (
                 self._redrive(replays, replay, runner)
@@ -203,29 +205,11 @@ class ReplayWorker:
             lease_renewal.cancel()
         return True
 
-    async def _renew_lease(self, replays: PgReplays, replay_id: UUID) -> None:
-        """Renew the lease while a batch runs.
-
-        If that fails, it expires and another worker continues after the last batch.
-        """
-        while True:
-            await asyncio.sleep(LEASE_S / 3)
-            try:
-                await replays.renew_lease(self.owner, replay_id)
-            except TransientError as error:
-                log.warning(
-                    "replay_lease_not_renewed",
-                    replay=str(replay_id),
-                    code=error.code,
-                    detail=error.detail,
-                )
-
     async def _redrive(self, replays: PgReplays, replay: Replay, runner: StageRunner) -> bool:
-        tally, batch_size = replay.counts, _limit_batch(replay)
+        tally = replay.counts
         # `read` counts processed ids, so a resumed redrive continues after them.
         pending_ids = list(replay.dead_letter_ids or ())[tally.read :]
-        for start in range(0, len(pending_ids), batch_size):
-            batch_ids = pending_ids[start : start + batch_size]
+        for batch_ids in split_evenly(pending_ids, _limit_batch(replay)):
             candidates = await replays.list_open_dead_letters(
                 replay.tenant, {"event_ids": batch_ids, "stage": replay.stage}
             )
@@ -260,7 +244,11 @@ class ReplayWorker:
         acknowledged = await self.storage.log.fetch_committed_offsets(
             format_group_name(replay.stage, replay.generation), replay.topic or ""
         )
-        async for batch in _read_batches(self.storage, replay, _limit_batch(replay)):
+        assert replay.topic is not None
+        last = {partition: following - 1 for partition, following in replay.positions.items()}
+        # From the replay's current position.
+        records = self.storage.log.read(replay.topic, replay.starts, replay.ends, resume_after=last)
+        async for batch in collect_evenly(records, _limit_batch(replay)):
             matching = [stored for stored in batch if record_filter.matches(stored)]
             results = await self._reprocess(replays, replay, runner, matching, acknowledged)
             # Of all records read, not only of the matching ones: the next batch begins behind them.
@@ -431,24 +419,6 @@ async def load_record_filter(
         tenant,
         None if collection is None else await replays.list_collection_documents(tenant, collection),
     )
-
-
-async def _read_batches(
-    storage: Storage, replay: Replay, batch_size: int
-) -> AsyncIterator[list[StoredRecord]]:
-    """Read the records after the replay's current position."""
-    assert replay.topic is not None
-    batch: list[StoredRecord] = []
-    last = {partition: following - 1 for partition, following in replay.positions.items()}
-    async for stored in storage.log.read(
-        replay.topic, replay.starts, replay.ends, resume_after=last
-    ):
-        batch.append(stored)
-        if len(batch) == batch_size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _add_to_tally(tally: ReplayCounts, results: Sequence[ReprocessResult], read_count: int) -> None:

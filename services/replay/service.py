@@ -24,8 +24,7 @@ from schemas.replay_requests import (
 from schemas.topics import Position
 from services.replay.replay_worker import close_dead_letters, load_record_filter
 from services.storage import Storage
-from sql.index.generations import PgGenerations
-from sql.operations.replays import OpenDeadLetter, PgReplays, Replay
+from sql.operations.replays import OpenDeadLetter, Replay
 from streams.stage import Stage
 
 NO_DEAD_LETTERS_REMEDY = "List open dead letters with GET /v1/dead-letters."
@@ -39,7 +38,7 @@ class ReplayService:
     fresh_id: Callable[[], UUID]
 
     async def list_causes(self, tenant: str) -> list[dict[str, Any]]:
-        return await PgReplays(self.storage.pool).list_dead_letter_causes(tenant)
+        return await self.storage.replays.list_dead_letter_causes(tenant)
 
     async def redrive(self, tenant: str, request: RedriveRequest) -> dict[str, Any]:
         """Start one replay per stage and generation.
@@ -89,7 +88,7 @@ class ReplayService:
                 request.per_second,
                 tuple(dead_letter.event_id for dead_letter in group_letters),
             )
-            await PgReplays(self.storage.pool).insert(replay, len(group_letters))
+            await self.storage.replays.insert(replay, len(group_letters))
             body["replays"].append(replay.id)
         return body
 
@@ -101,10 +100,10 @@ class ReplayService:
         # The stage serves all generations.
         if dead_letter.generation is None:
             return None
-        own_generation = await PgGenerations(self.storage.pool).fetch(dead_letter.generation)
+        own_generation = await self.storage.generations.fetch(dead_letter.generation)
         if own_generation is not None and own_generation.state != "dropped":
             return own_generation.name
-        live = await PgGenerations(self.storage.pool).resolve(None)
+        live = await self.storage.generations.resolve(None)
         if dead_letter.position.topic in {
             live.topics.get(stage.topic, stage.topic)
             for stage in STAGES
@@ -138,7 +137,7 @@ class ReplayService:
         generation = (
             None
             if stage.serves_all_generations
-            else await PgGenerations(self.storage.pool).resolve(request.generation)
+            else await self.storage.generations.resolve(request.generation)
         )
         topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
         # Fixed now: events that are appended later are not part of the replay.
@@ -162,9 +161,7 @@ class ReplayService:
         )
         if request.dry_run:
             # Only the records tell which of them match, so a dry run reads the whole range.
-            matches = (
-                await load_record_filter(PgReplays(self.storage.pool), tenant, criteria)
-            ).matches
+            matches = (await load_record_filter(self.storage.replays, tenant, criteria)).matches
             count = sum(
                 [matches(stored) async for stored in self.storage.log.read(topic, starts, ends)]
             )
@@ -183,17 +180,17 @@ class ReplayService:
             starts=starts,
             ends=ends,
         )
-        await PgReplays(self.storage.pool).insert(replay, total)
+        await self.storage.replays.insert(replay, total)
         return {**estimate, "replay_id": replay.id}
 
     async def list_replays(self, tenant: str, limit: int) -> list[dict[str, Any]]:
         return [
             _format_replay(row)
-            for row in await PgReplays(self.storage.pool).list_replays(tenant, None, limit)
+            for row in await self.storage.replays.list_replays(tenant, None, limit)
         ]
 
     async def get_replay(self, tenant: str, replay_id: UUID) -> dict[str, Any]:
-        rows = await PgReplays(self.storage.pool).list_replays(tenant, replay_id, 1)
+        rows = await self.storage.replays.list_replays(tenant, replay_id, 1)
         if not rows:
             raise unknown_resource_error("replay", replay_id, "List replays with GET /v1/replays.")
         return _format_replay(rows[0])
@@ -206,9 +203,7 @@ class ReplayService:
             "cancelled": ["running", "paused", "failed"],
         }[state]
         # Conditional in SQL, so that a state that changed meanwhile is not overwritten.
-        if not await PgReplays(self.storage.pool).set_state(
-            tenant, replay_id, allowed_states, state
-        ):
+        if not await self.storage.replays.set_state(tenant, replay_id, allowed_states, state):
             replay_body = await self.get_replay(tenant, replay_id)
             raise InvalidRequest(
                 f"Replay {replay_id} is {replay_body['state']}.",
@@ -221,9 +216,7 @@ class ReplayService:
     async def _fetch_dead_letters(
         self, tenant: str, selection: DeadLetterSelection
     ) -> list[OpenDeadLetter]:
-        dead_letters = await PgReplays(self.storage.pool).list_open_dead_letters(
-            tenant, dict(selection)
-        )
+        dead_letters = await self.storage.replays.list_open_dead_letters(tenant, dict(selection))
         missing = set(selection.event_ids or ()) - {
             dead_letter.event_id for dead_letter in dead_letters
         }

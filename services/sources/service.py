@@ -26,7 +26,8 @@ from schemas.sources import (
     SourceSpec,
     UrlsSource,
 )
-from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
+from services.background_tasks import poll_until
+from services.generations.decisions import PROJECTION_TIMEOUT_S
 from services.publishing import EventPublisher
 from sql.catalog.sources import PgSources
 from streams.codec import OWN_SOURCE_PREFIX
@@ -67,9 +68,7 @@ class SourceService:
 
     async def add_source(self, tenant: str, request: SourceRequest) -> dict[str, Any]:
         """Raise InvalidRequest if the name is taken or this server cannot read the source."""
-        existing = next(
-            (row for row in await self.tables.list_overview() if row["name"] == request.name), None
-        )
+        existing = await self._find_row(request.name)
         if existing is not None and not (existing["removed"] and _belongs_to(existing, tenant)):
             # Names are unique across tenants: settings, replication slots and leases use them. The
             # error does not reveal the owner.
@@ -107,7 +106,7 @@ class SourceService:
         """Start a new epoch. `name` may also be the ce_source of a producer that numbers its
         changes.
         """
-        row = next((row for row in await self.tables.list_overview() if row["name"] == name), None)
+        row = await self._find_row(name)
         # Operators, since a reset affects every tenant of the producer, or its only tenant. Our own
         # sources are reset by their declared name.
         can_reset_producer = not name.startswith(OWN_SOURCE_PREFIX) and (
@@ -141,10 +140,14 @@ class SourceService:
             return {}  # a topic that does not exist yet has no old records
 
     async def _fetch_declared(self, tenant: str, name: str) -> Mapping[str, Any]:
-        for row in await self.tables.list_overview():
-            if row["name"] == name and _belongs_to(row, tenant) and not row["removed"]:
-                return row
-        raise _build_unknown_error(name)
+        row = await self._find_row(name)
+        if row is None or not _belongs_to(row, tenant) or row["removed"]:
+            raise _build_unknown_error(name)
+        return row
+
+    async def _find_row(self, name: str) -> Mapping[str, Any] | None:
+        rows = await self.tables.list_overview()
+        return next((row for row in rows if row["name"] == name), None)
 
     def _check_request(self, request: SourceRequest) -> None:
         match request.connector:
@@ -185,11 +188,10 @@ class SourceService:
         await self.publisher.publish(decision, CE_SOURCE, name)
 
         async def is_projected() -> bool:
-            return any(
-                row["name"] == name and is_applied(row) for row in await self.tables.list_overview()
-            )
+            row = await self._find_row(name)
+            return row is not None and is_applied(row)
 
-        await wait_until_projected(is_projected, timeout_s=self.projection_timeout_s)
+        await poll_until(is_projected, self.projection_timeout_s)
 
 
 def check_folder(

@@ -35,7 +35,6 @@ from services.generations.stage_assignments import assign_stages
 from services.sources.service import check_folder, check_table, format_dsn_setting
 from services.storage import Storage
 from sql.catalog.sources import PgSources, PgSourceStore
-from sql.index.generations import PgGenerations
 from sql.log.replication_slot import PgChangeReader
 from streams.publisher import build_raw_record
 from streams.retry import Backoff
@@ -125,15 +124,15 @@ class SourceSupervisor:
                 await self._run_source(source)
                 return
             except AnabranchError as error:
-                await self._report_failure(source, error.code, error.detail, error.remedy)
+                await self._report_failure(source, error)
             except Exception as error:
                 log.exception("source_reader_crashed", source=source.spec.name)
-                await self._report_failure(
-                    source,
-                    "BUG",
+                defect = AnabranchError(
                     f"{type(error).__name__}: {error}",
-                    "This is a defect of the program: report it with the worker's log.",
+                    code="BUG",
+                    remedy="This is a defect of the program: report it with the worker's log.",
                 )
+                await self._report_failure(source, defect)
             await asyncio.sleep(RETRY_S)
 
     async def _run_source(self, source: DeclaredSource) -> None:
@@ -191,10 +190,8 @@ class SourceSupervisor:
             remedy="No action is needed: one of the workers continues.",
         )
 
-    async def _report_failure(
-        self, source: DeclaredSource, code: str, detail: str, remedy: str
-    ) -> None:
-        failure = {"code": code, "detail": detail, "remedy": remedy}
+    async def _report_failure(self, source: DeclaredSource, reason: AnabranchError) -> None:
+        failure = reason.to_dict()
         log.warning("source_failed", source=source.spec.name, **failure)
         try:
             await self.store.set_note(source.spec.name, "status", {"state": "failed", **failure})
@@ -302,9 +299,7 @@ class SourceReaderFactory:
 
     async def _wait_for_stages(self, stages: Sequence[Stage]) -> None:
         """Wait until these stages have processed what their topics hold now."""
-        assignments = assign_stages(
-            await PgGenerations(self.storage.pool).fetch_undropped(), stages
-        )
+        assignments = assign_stages(await self.storage.generations.fetch_undropped(), stages)
         awaited = [assignment for assignment in assignments if not assignment.suppresses_outcomes]
         barriers = {
             assignment.topic: await self.storage.fetch_ends(assignment.topic)

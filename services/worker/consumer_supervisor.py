@@ -28,16 +28,11 @@ from services.generations.stage_assignments import (
     emits_index_events,
     restrict_to_document_changes,
 )
-from services.instrumentation.metrics import (
-    NotifyingLog,
-    OutcomeSuppressingLog,
-    log_outcomes,
-)
+from services.instrumentation.metrics import NotifyingLog, OutcomeSuppressingLog, log_outcomes
 from services.storage import Storage
 from services.worker.assignment_ledgers import BuildThrottle, ThrottledRunner, build_ledger
 from sql.database import Pool
 from sql.inbox.ledger import PgLedger
-from sql.index.generations import PgGenerationBuilds, PgGenerations
 from sql.operations.monitoring import PgReaderStatus
 from streams.chained_records import ChainedRecords
 from streams.partition_sink import STATUS_RENEWAL_S, PartitionLimits
@@ -108,7 +103,7 @@ class ConsumerSupervisor:
     async def _poll(self, group: asyncio.TaskGroup) -> bool:
         """Reconcile once; return whether any generation exists. A lost database changes nothing."""
         try:
-            generations = await PgGenerations(self.storage.pool).fetch_undropped()
+            generations = await self.storage.generations.fetch_undropped()
             await self.sync_builds()
             # Before `_reconcile`, which starts again what this removes.
             await self._retry_stopped()
@@ -182,7 +177,7 @@ class ConsumerSupervisor:
             for assignment, task in self.assignment_tasks.values()
             if task.done()
         }
-        builds = await PgGenerationBuilds(self.storage.pool).list_by_name() if stopped else {}
+        builds = await self.storage.builds.list_by_name() if stopped else {}
         for name in stopped & {name for name, build in builds.items() if build.error is None}:
             self.unavailable.discard(name)
             await self._stop_consumers(
@@ -265,10 +260,7 @@ class ConsumerSupervisor:
         )
 
     async def _build_runner(
-        self,
-        assignment: StageAssignment,
-        assignments: Sequence[StageAssignment],
-        ports: StagePorts,
+        self, assignment: StageAssignment, assignments: Sequence[StageAssignment], ports: StagePorts
     ) -> StageRunner:
         """Build a runner that is throttled for a build, or that chains stages behind ingress."""
         generation, codec = assignment.generation, self.storage.codec
@@ -408,7 +400,7 @@ class ConsumerSupervisor:
     async def _load_throttle(self, generation: str) -> BuildThrottle:
         """Return the build's throttle, configured before the first event is consumed."""
         if generation not in self.throttles:
-            build = await PgGenerationBuilds(self.storage.pool).get(generation)
+            build = await self.storage.builds.get(generation)
             throttle = BuildThrottle()
             if build is not None:
                 throttle.configure(paused=build.paused, events_per_second=build.events_per_second)
@@ -419,7 +411,7 @@ class ConsumerSupervisor:
         """Apply pace changes to the builds, and add up their engine calls."""
         if not self.throttles:
             return
-        build_store = PgGenerationBuilds(self.storage.pool)
+        build_store = self.storage.builds
         for name, build in (await build_store.list_by_name()).items():
             if name in self.throttles:
                 self.throttles[name].configure(
@@ -432,6 +424,6 @@ class ConsumerSupervisor:
 
     async def _record_failure(self, generation: str, error: Exception) -> None:
         try:
-            await PgGenerationBuilds(self.storage.pool).record_failure(generation, error)
+            await self.storage.builds.record_failure(generation, error)
         except TransientError:
             log.warning("build_failure_not_recorded", generation=generation)

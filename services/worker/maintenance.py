@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from itertools import count
 
 import structlog
 
 from processors import STAGES, TOPICS
-from schemas.errors import TransientError
+from services.background_tasks import repeat
 from services.generations.service import sweep_token_states
 from services.storage import Storage
 from sql.database import Pool
-from sql.index.generations import PgGenerations
 from sql.index.lexical import compact_lexical
 from sql.index.search import ensure_vector_index
 from sql.invalidation import IndexChangePruner
@@ -43,19 +43,17 @@ class Maintenance:
     async def run(self) -> None:
         """Run until cancelled. Retries while the database is unavailable."""
         rounds_per_expiry = max(1, int(EXPIRY_INTERVAL.total_seconds() / self.interval_s))
-        round_number = 0
-        while True:
-            await asyncio.sleep(self.interval_s)
-            try:
-                await self.run_once(expire=round_number % rounds_per_expiry == 0)
-            except TransientError as error:
-                log.warning("maintenance_postponed", code=error.code, detail=error.detail)
-            round_number += 1
+        rounds = count()
+        await repeat(
+            lambda: self.run_once(expire=next(rounds) % rounds_per_expiry == 0),
+            self.interval_s,
+            "maintenance_postponed",
+        )
 
     async def run_once(self, *, expire: bool) -> None:
         # First: tables that lack committed events must not be changed.
         await self.storage.offset_store.check_not_restored()
-        for generation in await PgGenerations(self.storage.pool).fetch_undropped():
+        for generation in await self.storage.generations.fetch_undropped():
             # The builder indexes a generation once it is loaded.
             if generation.state == "building":
                 continue

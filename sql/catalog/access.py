@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.api_keys import ApiKey
 from schemas.principals import AuditOutcome, ReaderScope
-from sql.database import Connection, PgStore, load_query
+from sql.database import Connection, PgStore, load_query, read_values
 from sql.page_cursor import format_cursor, parse_cursor, split_page
 
 
@@ -75,17 +75,10 @@ class ApiKeyChanges:
     connection: Connection
 
     async def insert(self, key: ApiKey, secret_hash: str) -> ApiKey:
-        values = (
-            key.id,
-            key.tenant,
-            key.name,
-            key.role,
-            key.readers,
-            key.created_by,
-            key.expires_at,
-            secret_hash,
+        names = ("id", "tenant", "name", "role", "readers", "created_by", "expires_at")
+        [row] = await self.connection.fetch(
+            load_query("insert_api_key"), *read_values(key, *names), secret_hash
         )
-        [row] = await self.connection.fetch(load_query("insert_api_key"), *values)
         return ApiKey(**row)
 
     async def rotate(

@@ -54,8 +54,9 @@ class PgCollections(PgStore):
 
         Documents without a collection come last, under null.
         """
-        rows = await self._fetch("collections", caller.tenant, caller.readers, replace_nul(name))
-        return [dict(row) for row in rows]
+        return await self._fetch_bodies(
+            "collections", caller.tenant, caller.readers, replace_nul(name)
+        )
 
     async def fetch_default_profiles(
         self, caller: Principal, names: Sequence[str]

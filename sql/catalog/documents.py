@@ -20,12 +20,7 @@ from sql.catalog.document_status import (
     resolve_ingress_state,
 )
 from sql.database import PgStore, Pool
-from sql.page_cursor import (
-    ListOrder,
-    format_count_cursor,
-    parse_count_cursor,
-    split_page,
-)
+from sql.page_cursor import ListOrder, format_count_cursor, parse_count_cursor, split_page
 
 Body = dict[str, Any]
 _NULL_FIELDS = (
@@ -314,19 +309,10 @@ class PgDocuments(PgStore):
     async def _fetch_ingress_status(
         self, caller: Principal, job_id: UUID, event_id: str | None, source: str | None
     ) -> Body | None:
-        row = dict(
-            (
-                await self._fetch(
-                    "ingress_status",
-                    caller.tenant,
-                    job_id,
-                    event_id,
-                    source,
-                    make_derived_id("receive", "", job_id, 0),
-                    caller.readers,
-                    caller.id,
-                )
-            )[0]
+        [row] = await self._fetch_bodies(
+            "ingress_status",
+            *(caller.tenant, job_id, event_id, source),
+            *(make_derived_id("receive", "", job_id, 0), caller.readers, caller.id),
         )
         if not row["is_known"] and row["dead_letter"] is None:
             return None

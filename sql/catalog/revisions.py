@@ -22,13 +22,7 @@ from schemas.ports.stage_ports import Admission, LatestRevision, NewlyVisibleRev
 from schemas.principals import Principal
 from schemas.topics import Position
 from schemas.values import BlobRef
-from sql.database import (
-    PgStore,
-    Pool,
-    encode_json_text,
-    execute,
-    format_array,
-)
+from sql.database import PgStore, Pool, encode_json_text, execute, format_array, read_values
 
 
 class PgLineage(PgStore):
@@ -55,23 +49,16 @@ class PgLineage(PgStore):
         ingress_rows = await self._fetch(
             "lineage_ingress", make_received_id(caller.tenant, row["source"], row["event_id"])
         )
+        names = (
+            *("document_id", "external_id", "title", "tenant", "revision", "generation", "source"),
+            *("event_id", "accepted_id", "content_sha256", "text_sha256", "markdown"),
+        )
         return RevisionLineage(
-            document_id=row["document_id"],
-            external_id=row["external_id"],
-            title=row["title"],
-            tenant=row["tenant"],
+            **{name: row[name] for name in names},
             order=tuple(row["ord"]),
-            revision=row["revision"],
-            generation=row["generation"],
-            source=row["source"],
-            event_id=row["event_id"],
-            accepted_id=row["accepted_id"],
             accepted_position=_parse_position(row),
             received_position=_parse_position(ingress_rows[0]) if ingress_rows else None,
-            content_sha256=row["content_sha256"],
             blob=BlobRef.model_validate(row["blob"]),
-            text_sha256=row["text_sha256"],
-            markdown=row["markdown"],
         )
 
     async def fetch_part_positions(
@@ -285,13 +272,6 @@ class PgJobs(PgStore):
         return [None] * len(jobs)
 
 
-def _to_row(job: IngestionJob) -> tuple[object, ...]:
-    return (
-        job.job_id,
-        job.tenant,
-        job.document_id,
-        job.event_id,
-        job.source,
-        job.external_id,
-        job.requested_by,
-    )
+def _to_row(job: IngestionJob) -> list[Any]:
+    names = ("job_id", "tenant", "document_id", "event_id", "source", "external_id")
+    return read_values(job, *names, "requested_by")

@@ -16,7 +16,7 @@ from schemas.ports.lineage import RecordedText, RevisionArrival
 from schemas.principals import Principal
 from schemas.run_records import CurrentDocument, OrphanedRun
 from schemas.topics import Position
-from sql.database import Connection, PgStore, Pool, hold_session_lock, load_query
+from sql.database import Connection, PgStore, Pool, hold_session_lock, load_query, read_columns
 
 
 class PgFeedback(PgStore):
@@ -105,12 +105,11 @@ class PgRecordedTexts(PgStore):
     async def fetch_texts(
         self, caller: Principal, texts: Sequence[RecordedText]
     ) -> dict[UUID, str]:
-        columns = (
-            [recorded_text.id for recorded_text in texts],
-            [recorded_text.document_id for recorded_text in texts],
-            [bytes.fromhex(recorded_text.text_sha256) for recorded_text in texts],
+        columns = read_columns(texts, "id", "document_id")
+        hashes = [bytes.fromhex(recorded_text.text_sha256) for recorded_text in texts]
+        return await self._fetch_pairs(
+            "recorded_texts", caller.tenant, *columns, hashes, caller.readers
         )
-        return await self._fetch_pairs("recorded_texts", caller.tenant, *columns, caller.readers)
 
     async def fetch_current(
         self, caller: Principal, document_ids: Sequence[UUID]

@@ -23,8 +23,13 @@ from schemas.sources import (
     SourceSpec,
     TableFloors,
 )
-from sql.database import Connection, PgStore, Pool, hold_session_lock, load_query
-from sql.errors import translate_database_errors
+from sql.database import Connection, PgStore, Pool, hold_session_lock, load_query, read_values
+
+CHANGE_FIELDS = (
+    *("key", "epoch", "sequence", "is_snapshot_read", "table", "is_deleted", "columns"),
+    *("unchanged_columns", "old_key"),
+)
+EMITTED_FIELDS = ("table", "epoch", "sequence", "step", "digest", "external_id", "is_live")
 
 
 class PgSources(PgStore):
@@ -95,7 +100,7 @@ class PgSourceTransaction:
         if changes:
             await self._connection.executemany(
                 load_query("add_source_changes"),
-                [_to_change_values(self._source, change) for change in changes],
+                [(self._source, *read_values(change, *CHANGE_FIELDS)) for change in changes],
             )
             await self._connection.execute(
                 load_query("prune_source_changes"),
@@ -206,13 +211,10 @@ class PgSourceStore(PgStore):
         await self._execute("touch_source", source)
 
     async def set_note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
-        with translate_database_errors():
-            if value is None:
-                await self._pool.execute(load_query("delete_source_note"), source, key)
-                return
-            await self._pool.execute(
-                load_query("upsert_source_note"), source, key, json.loads(json.dumps(value))
-            )
+        if value is None:
+            await self._execute("delete_source_note", source, key)
+        else:
+            await self.set_notes(source, {key: value})
 
     async def set_notes(self, source: str, notes: Mapping[str, Mapping[str, Any]]) -> None:
         if notes:
@@ -242,65 +244,24 @@ def _parse_mark(numbers: Sequence[int]) -> SequenceMark:
 
 
 def _parse_change(row: asyncpg.Record) -> RowChange:
-    return RowChange(
-        key=row["key"],
-        table=row["table_name"],
-        epoch=row["epoch"],
-        sequence=row["sequence"],
-        is_snapshot_read=row["is_snapshot_read"],
-        is_deleted=row["is_deleted"],
-        columns=row["columns"],
-        unchanged_columns=tuple(row["unchanged_columns"]),
-        old_key=row["old_key"],
-    )
-
-
-def _to_change_values(source: str, change: RowChange) -> tuple[Any, ...]:
-    return (
-        source,
-        change.key,
-        change.epoch,
-        change.sequence,
-        change.is_snapshot_read,
-        change.table,
-        change.is_deleted,
-        dict(change.columns),
-        list(change.unchanged_columns),
-        change.old_key,
-    )
+    return RowChange(**{**row, "unchanged_columns": tuple(row["unchanged_columns"])})
 
 
 def _parse_emitted(row: asyncpg.Record) -> EmittedState:
     return EmittedState(
-        row["table_name"],
-        row["epoch"],
-        row["sequence"],
-        row["step"],
-        row["digest"],
-        row["external_id"],
-        row["is_live"],
-        tuple(
+        **{name: row[name] for name in EMITTED_FIELDS},
+        released_ids=tuple(
             ReleasedId(external_id, (epoch, sequence), step)
             for external_id, epoch, sequence, step in map(json.loads, row["released_ids"])
         ),
-        row["is_pending"],
+        is_pending=row["is_pending"],
     )
 
 
 def _to_emitted_values(source: str, key: str, emitted: EmittedState) -> tuple[Any, ...]:
-    return (
-        source,
-        key,
-        emitted.table,
-        emitted.epoch,
-        emitted.sequence,
-        emitted.step,
-        emitted.digest,
-        emitted.external_id,
-        emitted.is_live,
-        [
-            json.dumps([released.external_id, *released.mark, released.step])
-            for released in emitted.released_ids
-        ],
-        emitted.is_pending,
-    )
+    released_ids = [
+        json.dumps([released.external_id, *released.mark, released.step])
+        for released in emitted.released_ids
+    ]
+    values = read_values(emitted, *EMITTED_FIELDS)
+    return source, key, *values, released_ids, emitted.is_pending

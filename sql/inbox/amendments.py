@@ -11,8 +11,10 @@ from typing import Any
 from schemas.amendments import FieldStatement, stated_fields
 from schemas.ports.ledger import ClaimStatus, ProjectedEvent
 from schemas.rows import AmendmentRow, DocumentRow, WithdrawalRow
-from sql.database import Connection, format_array, load_query, replace_nul
+from sql.database import Connection, format_array, load_query, read_values
 from sql.inbox.revision_policy import DocumentState, States, Verdict, extract_stated_fields
+
+AMENDED_FIELDS = ("title", "collection", "tags", "metadata", "amended_fields", "readers")
 
 
 async def load_statements(
@@ -95,18 +97,7 @@ async def write_amendments(
     if resolved:
         await connection.executemany(
             load_query("amend_document"),
-            [
-                (
-                    document,
-                    replace_nul(amended.title),
-                    replace_nul(amended.collection),
-                    list(map(replace_nul, amended.tags)),
-                    amended.metadata,
-                    amended.amended_fields,
-                    amended.readers,
-                )
-                for document, amended in resolved
-            ],
+            [(document, *read_values(amended, *AMENDED_FIELDS)) for document, amended in resolved],
         )
 
 
@@ -125,18 +116,11 @@ def _is_late_revision(verdict: Verdict, row: DocumentRow, state: DocumentState) 
 def _to_values(
     verdict: Verdict, row: AmendmentRow | DocumentRow, fields: dict[str, Any], *, by_revision: bool
 ) -> tuple[Any, ...]:
-    position = verdict.event.event.position
-    assert position is not None
     return (
-        row.document_id,
-        row.order,
-        row.accepted_id,
-        row.tenant,
+        *read_values(row, "document_id", "order", "accepted_id", "tenant"),
         fields,
         by_revision,
         row.received_at,
-        position.topic,
-        position.partition,
-        position.offset,
+        *read_values(verdict.event.event.position, "topic", "partition", "offset"),
         row.limited_to,
     )

@@ -35,7 +35,7 @@ from sql.inbox.entries import encode_owed
 from sql.inbox.revision_policy import DocumentState, States, Verdict, decide_event
 from sql.index.derived_tables import copy_rows
 from sql.invalidation import ALL_GENERATIONS, record_index_change
-from sql.log.event_log import encode_headers
+from sql.log.event_log import to_columns
 
 INGRESS = "receive"
 
@@ -202,11 +202,7 @@ async def _append(
     else:
         offsets = await connection.fetchval(
             load_query("append_events"),
-            [record.topic for record in records],
-            [record.key for record in records],
-            [encode_headers(record.headers) for record in records],
-            [record.value for record in records],
-            [",".join(event.groups) or None for event in events],
+            *to_columns(records, [",".join(event.groups) or None for event in events]),
         )
         positions = [
             Position(record.topic, 0, offset)

@@ -170,9 +170,7 @@ async def claim_documents(
 
 
 def _find_changing(
-    events: Sequence[ProjectedEvent],
-    ordering: OrderingPolicy,
-    states: States,
+    events: Sequence[ProjectedEvent], ordering: OrderingPolicy, states: States
 ) -> list[ProjectedEvent]:
     """Return the events with rows that answers may show."""
     return [

@@ -20,13 +20,29 @@ from schemas.generations import Generation
 from schemas.ports.ledger import ClaimStatus, OrderingPolicy, ProjectedEvent, VisibilityChange
 from schemas.rows import ChildRow, DocumentRow, ParentRow, PartCompletedRow, WithdrawalRow
 from schemas.values import BlobRef
-from sql.database import Connection, format_array, load_query, replace_nul
+from sql.database import Connection, format_array, load_query, read_values, replace_nul
 from sql.inbox import amendments
-from sql.inbox.revision_policy import DocumentState, States, Verdict, VisibleRevision, build_fields
+from sql.inbox.revision_policy import (
+    STORED_FIELDS,
+    DocumentState,
+    States,
+    Verdict,
+    VisibleRevision,
+    build_fields,
+)
 from sql.index.derived_tables import DERIVED_TABLES
 
 _ARCHIVED = (ChildRow, ParentRow)
 """Rows whose texts stay in the history."""
+DOCUMENT_FIELDS = (
+    *("document_id", "tenant", "order", "external_id", "source", "source_uri", "filename"),
+    *("media_type", "title", "language", "collection", "tags", "metadata", "document_date"),
+    *("content_sha256", "blob", "event_id", "accepted_id", "received_at", "numbered"),
+)
+WITHDRAWAL_FIELDS = (
+    *("document_id", "tenant", "order", "external_id", "source", "event_id", "accepted_id"),
+    *("received_at", "numbered"),
+)
 
 
 class MissingDocuments(Exception):
@@ -291,7 +307,8 @@ async def write_revisions(
         )
     if withdrawal_rows:
         await connection.executemany(
-            load_query("withdraw_document"), [_to_withdrawal_values(row) for row in withdrawal_rows]
+            load_query("withdraw_document"),
+            [read_values(row, *WITHDRAWAL_FIELDS) for row in withdrawal_rows],
         )
     # Last: they overwrite fields that the statements above have just stored.
     await amendments.write_amendments(connection, verdicts, states)
@@ -317,80 +334,28 @@ async def fetch_revived_revisions(
 def _parse_document_row(row: asyncpg.Record) -> DocumentRow:
     fields = row["fields"]
     names = (
-        "external_id",
-        "source_uri",
-        "filename",
-        "media_type",
-        "title",
-        "language",
-        "collection",
-        "metadata",
+        *("document_id", "tenant", "source", "content_sha256", "event_id", "accepted_id"),
+        *("received_at", "numbered"),
     )
     return DocumentRow(
-        document_id=row["document_id"],
+        **{name: row[name] for name in names},
+        **{name: fields[name] for name in STORED_FIELDS},
         order=tuple(row["ord"]),
-        tenant=row["tenant"],
-        source=row["source"],
         tags=tuple(fields["tags"]),
         document_date=date.fromisoformat(fields["document_date"])
         if fields["document_date"]
         else None,
-        content_sha256=row["content_sha256"],
         blob=BlobRef.model_validate(row["blob"]),
-        event_id=row["event_id"],
-        accepted_id=row["accepted_id"],
-        received_at=row["received_at"],
-        numbered=row["numbered"],
         readers=None if fields.get("readers") is None else tuple(fields["readers"]),
-        **{name: fields[name] for name in names},
     )
 
 
 def _to_document_values(verdict: Verdict, row: DocumentRow, revision: int) -> tuple[Any, ...]:
-    position = verdict.event.event.position
-    assert position is not None
-    texts = (
-        row.external_id,
-        row.source,
-        row.source_uri,
-        row.filename,
-        row.media_type,
-        row.title,
-        row.language,
-        row.collection,
-    )
     return (
-        row.document_id,
-        row.tenant,
-        row.order,
-        *map(replace_nul, texts),
-        [replace_nul(tag) for tag in row.tags],
-        row.metadata,
-        row.document_date,
-        row.content_sha256,
-        row.blob.model_dump(mode="json"),
-        replace_nul(row.event_id),
-        row.accepted_id,
-        row.received_at,
-        row.numbered,
+        *read_values(row, *DOCUMENT_FIELDS),
         revision,
         normalize_readers(row.readers),
         build_fields(row),
         verdict.event.event.data.force,
-        position.topic,
-        position.partition,
-        position.offset,
-    )
-
-
-def _to_withdrawal_values(row: WithdrawalRow) -> tuple[Any, ...]:
-    texts = (row.external_id, row.source, row.event_id)
-    return (
-        row.document_id,
-        row.tenant,
-        row.order,
-        *map(replace_nul, texts),
-        row.accepted_id,
-        row.received_at,
-        row.numbered,
+        *read_values(verdict.event.event.position, "topic", "partition", "offset"),
     )

@@ -16,7 +16,8 @@ Results of engines are cached by input hash, so that a repeated reaction calls n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -29,6 +30,7 @@ from schemas.generations import Generation
 from schemas.ports.ledger import (
     AppendRecords,
     ChainedDocument,
+    ChainedEvent,
     ClaimResult,
     MemoKey,
     OrderingPolicy,
@@ -37,7 +39,16 @@ from schemas.ports.ledger import (
 )
 from schemas.rows import ChildRow, Row, VectorRow
 from schemas.topics import Record
-from sql.database import PgStore, Pool, acquire, encode_json_text, execute, fetch_rows, load_query
+from sql.database import (
+    PgStore,
+    Pool,
+    acquire,
+    encode_json_text,
+    execute,
+    fetch_rows,
+    load_query,
+    read_columns,
+)
 from sql.errors import translate_database_errors
 from sql.inbox import chain_transaction
 from sql.inbox.claim_transaction import (
@@ -80,7 +91,9 @@ class PgLedger:
         with translate_database_errors():
             return [
                 result
-                for part in _split_transactions(events)
+                for part in split_by_cost(
+                    events, lambda event: _estimate_cost([event]), MAX_TRANSACTION_COST
+                )
                 for result in await self._claim_slice(stage, ordering, part)
             ]
 
@@ -119,7 +132,9 @@ class PgLedger:
         self, documents: Sequence[ChainedDocument], append: AppendRecords | None = None
     ) -> dict[UUID, Sequence[Record]]:
         committed: dict[UUID, Sequence[Record]] = {}
-        for part in _split_chains(documents):
+        for part in split_by_cost(
+            documents, lambda document: _estimate_cost(document.events), MAX_TRANSACTION_COST
+        ):
             try:
                 with translate_database_errors():
                     async with self._pool.acquire() as connection, connection.transaction():
@@ -218,19 +233,9 @@ class PgLedger:
             )
 
 
-def _estimate_cost(rows: Iterable[Row]) -> float:
-    return sum(COST_BY_ROW_TYPE.get(type(row), DEFAULT_ROW_COST) for row in rows)
-
-
-def _split_transactions(events: Sequence[ProjectedEvent]) -> Iterator[list[ProjectedEvent]]:
-    return split_by_cost(events, lambda event: _estimate_cost(event.rows), MAX_TRANSACTION_COST)
-
-
-def _split_chains(documents: Sequence[ChainedDocument]) -> Iterator[list[ChainedDocument]]:
-    return split_by_cost(
-        documents,
-        lambda document: sum(_estimate_cost(event.rows) for event in document.events),
-        MAX_TRANSACTION_COST,
+def _estimate_cost(events: Sequence[ProjectedEvent | ChainedEvent]) -> float:
+    return sum(
+        COST_BY_ROW_TYPE.get(type(row), DEFAULT_ROW_COST) for event in events for row in event.rows
     )
 
 
@@ -272,10 +277,5 @@ class PgEngineResultCache(PgStore):
         return [None] * len(calls)
 
 
-def _to_columns(keys: Sequence[MemoKey]) -> tuple[list[object], ...]:
-    return (
-        [key.tenant for key in keys],
-        [key.document_id for key in keys],
-        [key.engine for key in keys],
-        [key.input_sha256 for key in keys],
-    )
+def _to_columns(keys: Sequence[MemoKey]) -> list[list[Any]]:
+    return read_columns(keys, "tenant", "document_id", "engine", "input_sha256")

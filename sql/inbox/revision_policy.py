@@ -33,6 +33,12 @@ from schemas.ports.ledger import (
 from schemas.rows import AmendmentRow, DocumentRow, WithdrawalRow
 from sql.database import encode_json_text
 
+STORED_FIELDS = (
+    *("title", "filename", "media_type", "language", "collection", "source_uri", "external_id"),
+    "metadata",
+)
+"""Fields of a producer that are stored as they are; tags, date and readers are converted."""
+
 
 @dataclass(slots=True)
 class VisibleRevision:
@@ -291,17 +297,7 @@ def _apply_withdrawal(row: WithdrawalRow, state: DocumentState) -> VisibilityCha
 
 def build_fields(row: DocumentRow) -> dict[str, Any]:
     """Return the producer's fields as they are stored with a revision."""
-    names = (
-        "title",
-        "filename",
-        "media_type",
-        "language",
-        "collection",
-        "source_uri",
-        "external_id",
-        "metadata",
-    )
-    fields = {name: getattr(row, name) for name in names}
+    fields = {name: getattr(row, name) for name in STORED_FIELDS}
     fields |= {
         "tags": list(row.tags),
         "document_date": row.document_date.isoformat() if row.document_date else None,

@@ -10,18 +10,14 @@ from schemas.events import EntityAmended, EntityMerged, EntityRetyped, EntitySpl
 from schemas.principals import Principal
 from sql.database import Connection, PgStore, load_query
 from sql.invalidation import ALL_GENERATIONS, record_index_change
-from sql.page_cursor import ListOrder
+from sql.page_cursor import ListOrder, PageOrder
 
 Body = dict[str, Any]
 MAX_RELATED = 100
 """Most found aliases, mentions, relations and claims to return for one entity."""
 MAX_NAMESAKES = 10
 ENTITY_ORDER = ListOrder(
-    {
-        "mentions": ("e.mentions", "bigint"),
-        "name": ("e.name", "text"),
-        "type": ("e.type", "text"),
-    },
+    {"mentions": ("e.mentions", "bigint"), "name": ("e.name", "text"), "type": ("e.type", "text")},
     "mentions:desc",
 )
 FIRST_PAGE = ENTITY_ORDER.parse(None, None)
@@ -63,19 +59,7 @@ class PgEntities(PgStore):
         Raises InvalidRequest for an unknown order, and if `after` is not a cursor of it.
         """
         order = ENTITY_ORDER.parse(sort, after)
-        rows = await self._fetch_bodies(
-            "entities",
-            caller.tenant,
-            None,
-            caller.readers,
-            text,
-            kind,
-            order.last_value,
-            order.last_id,
-            limit + 1,
-            None,
-            **order.substitutions,
-        )
+        rows = await self._fetch_entities(caller, order, limit + 1, text=text, kind=kind)
         page, next_cursor = order.split_page(rows, limit, "id")
         return [_to_entity_body(row) for row in page], next_cursor
 
@@ -83,16 +67,7 @@ class PgEntities(PgStore):
         """Return an entity with at most 100 each of its parts, found aliases, mentions, relations
         and claims. The id of a merged entity returns the one that it is part of.
         """
-        rows = await self._fetch_bodies(
-            "entities",
-            caller.tenant,
-            entity_id,
-            caller.readers,
-            *([None] * 4),
-            1,
-            None,
-            **FIRST_PAGE.substitutions,
-        )
+        rows = await self._fetch_entities(caller, FIRST_PAGE, 1, entity_id=entity_id)
         if not rows:
             return None
         entity_id = rows[0]["id"]
@@ -119,25 +94,26 @@ class PgEntities(PgStore):
 
         Entities that bear the name go before those that only have it as an alias.
         """
-        rows = await self._fetch_bodies(
-            "entities",
-            caller.tenant,
-            None,
-            caller.readers,
-            None,
-            kind,
-            None,
-            None,
-            MAX_NAMESAKES,
-            name,
-            **FIRST_PAGE.substitutions,
-        )
+        rows = await self._fetch_entities(caller, FIRST_PAGE, MAX_NAMESAKES, kind=kind, name=name)
         bodies = [_to_entity_body(row) for row in rows]
         return [body for body in bodies if body["name"].lower() == name.lower()] or bodies
 
+    async def _fetch_entities(
+        self, caller: Principal, order: PageOrder, limit: int, **filters: Any
+    ) -> list[Body]:
+        """Fetch entities by `entity_id`, `text`, `kind` and `name`, as far as they are given."""
+        entity_id, *texts = map(filters.get, ("entity_id", "text", "kind"))
+        page = (order.last_value, order.last_id, limit)
+        return await self._fetch_bodies(
+            "entities",
+            *(caller.tenant, entity_id, caller.readers, *texts, *page, filters.get("name")),
+            **order.substitutions,
+        )
+
     async def _fetch_related(self, query: str, caller: Principal, entity_id: UUID) -> list[Body]:
-        rows = await self._fetch(query, caller.tenant, entity_id, MAX_RELATED, caller.readers)
-        return list(map(dict, rows))
+        return await self._fetch_bodies(
+            query, caller.tenant, entity_id, MAX_RELATED, caller.readers
+        )
 
     async def find_unknown_aliases(
         self, tenant: str, entity_id: UUID, aliases: Sequence[str], *, with_found: bool

@@ -53,6 +53,28 @@ class PgGenerations(PgStore):
         """Return the names of all generations, including dropped ones."""
         return await self._fetch_column("generation_names")
 
+    async def list_summaries(self, tenant: str | None = None) -> list[dict[str, Any]]:
+        """Return generations that are not dropped, oldest first, with their documents, chunks and
+        bytes.
+
+        With a tenant, documents and chunks are the tenant's; bytes and build concern all tenants
+        and are null.
+        """
+        return await self._fetch_summaries(None, tenant)
+
+    async def get_summary(self, name: str, tenant: str | None = None) -> dict[str, Any] | None:
+        """Return the summary of a generation, even if it is dropped."""
+        return next(iter(await self._fetch_summaries(name, tenant)), None)
+
+    async def fetch_bytes(self, name: str) -> int:
+        summary = await self.get_summary(name)
+        return int(summary["bytes"]) if summary else 0
+
+    async def _fetch_summaries(self, name: str | None, tenant: str | None) -> list[dict[str, Any]]:
+        return await self._fetch_bodies(
+            "generation_summaries", name, list(PARTITIONED_TABLES), tenant
+        )
+
 
 def no_live_generation_error() -> TransientError:
     return TransientError(
@@ -80,32 +102,6 @@ def generation_not_built_error(name: str) -> InvalidRequest:
 
 def _parse_first(rows: list[asyncpg.Record]) -> Generation | None:
     return Generation.model_validate(dict(rows[0])) if rows else None
-
-
-class PgGenerationSummaries(PgStore):
-    """Generation summaries over Postgres. Every method may raise DatabaseUnavailable."""
-
-    async def list_summaries(self, tenant: str | None = None) -> list[dict[str, Any]]:
-        """Return generations that are not dropped, oldest first, with their documents, chunks and
-        bytes.
-
-        With a tenant, documents and chunks are the tenant's; bytes and build concern all tenants
-        and are null.
-        """
-        return await self._fetch_summaries(None, tenant)
-
-    async def get_summary(self, name: str, tenant: str | None = None) -> dict[str, Any] | None:
-        """Return the summary of a generation, even if it is dropped."""
-        return next(iter(await self._fetch_summaries(name, tenant)), None)
-
-    async def fetch_bytes(self, name: str) -> int:
-        summary = await self.get_summary(name)
-        return int(summary["bytes"]) if summary else 0
-
-    async def _fetch_summaries(self, name: str | None, tenant: str | None) -> list[dict[str, Any]]:
-        return await self._fetch_bodies(
-            "generation_summaries", name, list(PARTITIONED_TABLES), tenant
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,17 +220,10 @@ class PgGenerationBuilds(PgStore):
         await self._execute("mark_build_done", generation, events, rows)
 
     async def record_failure(self, generation: str, error: Exception) -> None:
-        anabranch_error = error if isinstance(error, AnabranchError) else None
-        problem = (
-            {
-                "code": anabranch_error.code,
-                "detail": anabranch_error.detail,
-                "remedy": anabranch_error.remedy,
-            }
-            if anabranch_error
-            else {"code": "BUG", "detail": repr(error), "remedy": ""}
+        reason = (
+            error if isinstance(error, AnabranchError) else AnabranchError(repr(error), code="BUG")
         )
-        await self._upsert(generation, error=problem)
+        await self._upsert(generation, error=reason.to_dict())
 
     async def add_engine_calls(self, generation: str, calls: Mapping[str, int]) -> None:
         """Add to the counts of inputs that engines processed for the build."""

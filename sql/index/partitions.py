@@ -115,26 +115,24 @@ async def _set_lexical_weights(
     )
 
 
-async def drop_partitions(pool: Pool, generation: str) -> int:
-    """Detach and drop the partitions of a generation; return how many there were.
+async def drop_partitions(pool: Pool, generation: str) -> None:
+    """Detach and drop the partitions of a generation.
 
     Texts that recorded answers were made from move into the history. Queries of other generations
     continue; detaching waits for transactions that have read the parent table. A later call
     finishes an interrupted one. Raises DatabaseUnavailable.
     """
-    n_dropped = 0
     async with acquire(pool, timeout_s=60) as connection:
         # Before the rows go: recorded answers refer to their texts by hash.
         await archive_run_texts(connection, generation)
         for table in PARTITIONED_TABLES:
-            n_dropped += await _drop_partition(connection, table, f"{table}_{generation}")
-    return n_dropped
+            await _drop_partition(connection, table, f"{table}_{generation}")
 
 
-async def _drop_partition(connection: Connection, table: str, partition: str) -> bool:
+async def _drop_partition(connection: Connection, table: str, partition: str) -> None:
     state = await connection.fetchrow(load_query("partition_state"), partition)
     if state is None:
-        return False
+        return
     # Not in a transaction: DETACH CONCURRENTLY must commit between its two steps.
     if state["attached"]:
         await connection.execute(
@@ -152,7 +150,6 @@ async def _drop_partition(connection: Connection, table: str, partition: str) ->
             if attempt == DROP_ATTEMPTS - 1:
                 raise
             await asyncio.sleep(DROP_RETRY_S)
-    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from schemas.ports.search import (
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
 from sql.catalog import facts
-from sql.database import Connection, PgStore, Pool, acquire, load_query, try_lock
+from sql.database import Connection, PgStore, Pool, acquire, load_query, read_columns, try_lock
 from sql.errors import translate_database_errors
 from sql.index import lexical
 from sql.index.generations import no_live_generation_error, unknown_generation_error
@@ -224,13 +224,7 @@ class GraphReader(SnapshotReader):
         return [EntityAlias(*(row[name] for name in names)) for row in rows]
 
     async def search_graph(
-        self,
-        tenant: str,
-        seeds: Sequence[EntitySeed],
-        walk: GraphWalk,
-        *,
-        filters: Filters,
-        k: int,
+        self, tenant: str, seeds: Sequence[EntitySeed], walk: GraphWalk, *, filters: Filters, k: int
     ) -> list[Hit]:
         if not seeds:
             return []
@@ -241,12 +235,7 @@ class GraphReader(SnapshotReader):
         return _to_hits(rows)
 
     async def fetch_entity_graph(
-        self,
-        tenant: str,
-        seeds: Sequence[EntitySeed],
-        walk: GraphWalk,
-        *,
-        filters: Filters,
+        self, tenant: str, seeds: Sequence[EntitySeed], walk: GraphWalk, *, filters: Filters
     ) -> EntityGraph:
         if not seeds:
             return EntityGraph({}, ())
@@ -311,12 +300,8 @@ class GraphReader(SnapshotReader):
         ]
 
 
-def _to_columns(seeds: Sequence[EntitySeed]) -> tuple[list[str], list[str], list[float]]:
-    return (
-        [seed.type for seed in seeds],
-        [seed.key for seed in seeds],
-        [seed.weight for seed in seeds],
-    )
+def _to_columns(seeds: Sequence[EntitySeed]) -> list[list[Any]]:
+    return read_columns(seeds, "type", "key", "weight")
 
 
 def _to_hits(rows: Sequence[asyncpg.Record]) -> list[Hit]:

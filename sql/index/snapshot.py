@@ -20,7 +20,7 @@ from schemas.generations import Generation
 from schemas.ports.search import ChildStates, ChunkView, EntitySeed, ParentView, RankingFacts
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
-from sql.database import Connection, PgStore, Pool, load_query
+from sql.database import Connection, PgStore, Pool, load_query, read_columns
 from sql.errors import translate_database_errors
 
 BEGIN_READ_ONLY = (
@@ -247,9 +247,9 @@ class ChunkReader(SnapshotReader):
         hops: int,
         fan_out: int,
     ) -> dict[UUID, RankingFacts]:
-        types, keys = [seed.type for seed in seeds], [seed.key for seed in seeds]
+        columns = read_columns(seeds, "type", "key")
         rows = await self._fetch(
-            "ranking_facts", tenant, list(chunk_ids), self._readers, types, keys, hops, fan_out
+            "ranking_facts", tenant, list(chunk_ids), self._readers, *columns, hops, fan_out
         )
         return {
             row["chunk_id"]: RankingFacts(

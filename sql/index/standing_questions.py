@@ -112,15 +112,7 @@ class PgStandingQuestions(PgStore):
 
     async def list_changes(self, question_id: UUID) -> list[AnswerChange]:
         rows = await self._fetch("answer_changes", question_id, MAX_CHANGES)
-        return [
-            AnswerChange(
-                change=row["data"],
-                delivery=row["delivery"],
-                attempts=row["attempts"],
-                delivery_error=row["delivery_error"],
-            )
-            for row in rows
-        ]
+        return [AnswerChange(**row) for row in rows]
 
     async def count(self, tenant: str) -> int:
         return int(await self._fetch_value("count_standing_questions", tenant))
@@ -262,9 +254,7 @@ def _to_question(row: Any) -> AskedQuestion | None:
     )
 
 
-def _compute_shares(
-    terms: Sequence[Term],
-) -> tuple[list[str], list[str], list[float], list[bool]]:
+def _compute_shares(terms: Sequence[Term]) -> tuple[list[str], list[str], list[float], list[bool]]:
     """Return configuration, lexeme and share of the question's weight of each term, and whether it
     is a key word, as columns.
     """

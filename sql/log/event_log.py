@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64decode, b64encode
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import asyncpg
 import structlog
 
-from schemas.errors import ConfigurationError, LogUnavailable
+from schemas.batching import CallBatcher, split_by_cost
+from schemas.errors import ConfigurationError
 from schemas.ports.log import LOG_EPOCH
 from schemas.topics import Headers, Position, Record, StoredRecord
-from sql.database import Connection, Pool, fetch_row, fetch_value, load_query
+from sql.database import Connection, Pool, fetch_row, fetch_value, load_query, read_columns
 from sql.errors import translate_log_errors
 
 # Bounds one transaction: readers wait for the oldest open one.
@@ -31,7 +33,6 @@ EXPIRY_INTERVAL = timedelta(minutes=30)
 TOPIC_TABLES = ("log_readers", "expired_ranges", "topics")
 UNFOLDED_RANGES, RANGES_PER_FOLD = 2000, 64
 """Expired ranges to keep unfolded per topic, and how many older ones are folded into one."""
-PendingAppend = tuple[Sequence[Record], asyncio.Future[list[Position]]]
 EncodedHeader = str | dict[str, str]
 FIRST_XID = 3
 """FirstNormalTransactionId: the first transaction id of any server."""
@@ -49,22 +50,14 @@ class PgLog:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._waiting: list[PendingAppend] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._appends = CallBatcher(self._append_together, max_calls=BATCH_RECORDS)
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         if not records:
             return []
-        positions_future: asyncio.Future[list[Position]] = (
-            asyncio.get_running_loop().create_future()
-        )
-        # Before the writer starts, which takes all that waits.
-        self._waiting.append((records, positions_future))
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write_pending())
-        # Shielded: appends share a transaction, so the cancellation of one caller must not affect
-        # the others.
-        return await asyncio.shield(positions_future)
+        with translate_log_errors():
+            # Shielded: the records of a cancelled caller may be written already.
+            return await asyncio.shield(self._appends.run(records))
 
     def assign_order(self, position: Position, appended_at: datetime) -> list[int]:
         return [LOG_EPOCH, position.offset]
@@ -191,55 +184,16 @@ class PgLog:
 
     async def close(self) -> None:
         """Wait for pending appends. The pool stays open."""
-        if self._writer:
-            await self._writer
+        await self._appends.drain()
 
-    async def _write_pending(self) -> None:
-        try:
-            while self._waiting:
-                await self._write_batch(self._take_batch())
-        finally:
-            self._writer = None
-
-    async def _write_batch(self, batch: list[PendingAppend]) -> None:
-        try:
-            positions = await self._insert([record for records, _ in batch for record in records])
-        except Exception as error:
-            # Only this batch fails; the next one gets a new transaction.
-            _fail_futures(batch, error)
-        except BaseException:
-            # The waiting ones too: without a writer their callers would wait forever.
-            _fail_futures(batch + self._waiting, LogUnavailable("The append was cancelled."))
-            self._waiting.clear()
-            raise
-        else:
-            start = 0
-            for records, future in batch:
-                if not future.done():
-                    future.set_result(positions[start : start + len(records)])
-                start += len(records)
-
-    def _take_batch(self) -> list[PendingAppend]:
-        """Take as many pending appends as fit into one transaction, at least one."""
-        batch: list[PendingAppend] = []
-        records = size = 0
-        # An append is never split between batches: its caller waits for one result.
-        while self._waiting and (not batch or (records < BATCH_RECORDS and size < BATCH_BYTES)):
-            batch.append(self._waiting.pop(0))
-            records += len(batch[-1][0])
-            size += sum(len(record.value or b"") for record in batch[-1][0])
-        return batch
+    async def _append_together(self, appends: Sequence[Sequence[Record]]) -> list[list[Position]]:
+        positions = iter(await self._insert([record for records in appends for record in records]))
+        return [list(islice(positions, len(records))) for records in appends]
 
     async def _insert(self, records: list[Record]) -> list[Position]:
         positions: list[Position] = []
-        for batch in _split_batches(records):
-            columns = (
-                [r.topic for r in batch],
-                [r.key for r in batch],
-                [encode_headers(r.headers) for r in batch],
-                [r.value for r in batch],
-                [None] * len(batch),
-            )
+        for batch in split_by_cost(records, _estimate_cost, 1.0):
+            columns = to_columns(batch, [None] * len(batch))
             offsets = await fetch_log_value(self._pool, "append_events", *columns)
             positions.extend(
                 Position(record.topic, 0, offset)
@@ -281,23 +235,9 @@ async def fetch_log_value(pool: Pool, query: str, *parameters: Any) -> Any:
         return await pool.fetchval(load_query(query), *parameters)
 
 
-def _split_batches(records: list[Record]) -> Iterator[list[Record]]:
-    batch: list[Record] = []
-    size = 0
-    for record in records:
-        if batch and (len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(record)
-        size += len(record.value or b"")
-    if batch:
-        yield batch
-
-
-def _fail_futures(batch: list[PendingAppend], error: Exception) -> None:
-    for _, future in batch:
-        if not future.done():
-            future.set_exception(error)
+def _estimate_cost(record: Record) -> float:
+    """Return the share of a transaction that a record may take, by number or size."""
+    return max(1 / BATCH_RECORDS, len(record.value or b"") / BATCH_BYTES)
 
 
 async def lock_expired_batches(connection: Connection) -> None:
@@ -306,6 +246,13 @@ async def lock_expired_batches(connection: Connection) -> None:
     Two concurrent removals would otherwise deadlock on each other's records.
     """
     await connection.execute(load_query("lock_expired_batches"))
+
+
+def to_columns(records: Sequence[Record], applied_by: Sequence[str | None]) -> list[list[Any]]:
+    """Return the parameters of `append_events`; `applied_by` names groups that need not read."""
+    topics, keys, values = read_columns(records, "topic", "key", "value")
+    headers = [encode_headers(record.headers) for record in records]
+    return [topics, keys, headers, values, list(applied_by)]
 
 
 def encode_headers(headers: Headers) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from schemas.errors import FatalError
-from sql.database import Pool, execute_many, fetch_rows
+from sql.database import Pool, fetch_rows
 
 ConsumerOffsets = Mapping[tuple[str, str], Mapping[int, int]]
 """(group, topic) → partition → next offset to read."""
@@ -48,19 +48,6 @@ class PgOffsetStore:
                 group, topic, row["partition"], row["expected"], row["stored"]
             )
         self._raise_expected(group, topic, offsets)
-
-    async def import_offsets(self, consumer_offsets: ConsumerOffsets) -> None:
-        """Import offsets in one transaction; existing ones stay.
-
-        Atomic, because after a crash in between the remaining partitions would look as if they had
-        missed records.
-        """
-        rows = [
-            (*group_topic, partition, offset)
-            for group_topic, offsets in consumer_offsets.items()
-            for partition, offset in offsets.items()
-        ]
-        await execute_many(self._pool, "import_consumer_offset", rows)
 
     async def fetch_all(self) -> ConsumerOffsets:
         rows = await fetch_rows(self._pool, "all_consumer_offsets")

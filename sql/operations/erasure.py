@@ -95,8 +95,7 @@ class PgErasure(PgStore):
 
         A repeated call returns the documents that the first one recorded.
         """
-        subject_rows = await self._fetch("erasure_subjects", receipt)
-        subjects = [row["subject"] for row in subject_rows]
+        subjects = await self._fetch_column("erasure_subjects", receipt)
         # Counted once: after a crash the rows may be half deleted.
         if await self.has_begun(receipt):
             return subjects
@@ -108,8 +107,7 @@ class PgErasure(PgStore):
             connection.transaction(isolation="repeatable_read"),
         ):
             await connection.executemany(
-                load_query("add_erasure_subjects"),
-                [(receipt, document) for document in documents],
+                load_query("add_erasure_subjects"), [(receipt, document) for document in documents]
             )
             counts_by_place = {
                 table: await connection.fetchval(
@@ -189,23 +187,18 @@ class PgErasure(PgStore):
     async def find_citing_records(
         self, tenant: str, documents: Sequence[UUID], *, all_of_tenant: bool
     ) -> CitingRecords:
-        with translate_database_errors():
-            if all_of_tenant:
-                rows_by_table = [
-                    await self._pool.fetch(load_query("tenant_ids", table=table), tenant)
+        if all_of_tenant:
+            return CitingRecords(
+                *[
+                    tuple(await self._fetch_column("tenant_ids", tenant, table=table))
                     for table in ("runs", "feedback")
                 ]
-                return CitingRecords(*(tuple(row["id"] for row in rows) for rows in rows_by_table))
-            runs = [
-                row["id"]
-                for row in await self._pool.fetch(
-                    load_query("citing_runs"), tenant, [str(document) for document in documents]
-                )
-            ]
-            rows = await self._pool.fetch(
-                load_query("citing_feedback"), tenant, list(documents), runs
             )
-        return CitingRecords(tuple(runs), tuple(row["id"] for row in rows))
+        runs = await self._fetch_column(
+            "citing_runs", tenant, [str(document) for document in documents]
+        )
+        feedback = await self._fetch_column("citing_feedback", tenant, list(documents), runs)
+        return CitingRecords(tuple(runs), tuple(feedback))
 
     async def erase_citing_records(self, receipt: UUID, citing: CitingRecords) -> None:
         """Clear the contents of citing runs and delete citing feedback, in one transaction."""
@@ -249,9 +242,7 @@ class PgErasure(PgStore):
             await connection.execute(load_query("erase_ingress_events"), document_ids, events)
             await connection.execute(load_query("erase_ingress_payloads"), events)
             await connection.execute(
-                load_query("erase_outcomes"),
-                list(map(str, document_ids)),
-                list(map(str, events)),
+                load_query("erase_outcomes"), list(map(str, document_ids)), list(map(str, events))
             )
             for table in REVISION_TABLES:
                 await connection.execute(

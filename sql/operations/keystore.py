@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from schemas.batching import split_evenly
 from schemas.errors import ConfigurationError
 from schemas.ports.keys import StoredKey
-from sql.database import Connection, PgStore, load_query
+from sql.database import Connection, PgStore, load_query, read_columns
 from sql.errors import translate_database_errors
 
 ALL_TENANTS = ""
@@ -37,13 +38,7 @@ class PgKeystore(PgStore):
     """Implements `schemas.ports.keys.Keystore`. Every method may raise DatabaseUnavailable."""
 
     async def get_or_create(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
-        columns = (
-            [key.id for key in proposed],
-            [key.tenant for key in proposed],
-            [key.subject for key in proposed],
-            [key.wrapped_key for key in proposed],
-            [key.slot for key in proposed],
-        )
+        columns = read_columns(proposed, "id", "tenant", "subject", "wrapped_key", "slot")
         rows = await self._fetch("obtain_keys", *columns)
         keys_by_subject = {(row["tenant"], row["subject"]): StoredKey(**row) for row in rows}
         # Not the proposed keys: another process may have created one for the subject first.
@@ -124,15 +119,10 @@ class PgKeystore(PgStore):
                 )
             keys = [StoredKey(**row) for row in await connection.fetch(load_query("wrapped_keys"))]
             # Bounds the size of one statement; the whole rotation is one transaction.
-            for start in range(0, len(keys), ROTATION_BATCH_KEYS):
-                rewrapped = [
-                    rotation.rewrap(key) for key in keys[start : start + ROTATION_BATCH_KEYS]
-                ]
+            for batch in split_evenly(keys, ROTATION_BATCH_KEYS):
+                rewrapped = [rotation.rewrap(key) for key in batch]
                 await connection.execute(
-                    load_query("rewrap_keys"),
-                    [key.id for key in rewrapped],
-                    [key.wrapped_key for key in rewrapped],
-                    [key.slot for key in rewrapped],
+                    load_query("rewrap_keys"), *read_columns(rewrapped, "id", "wrapped_key", "slot")
                 )
             for row in await connection.fetch(load_query("signing_keys")):
                 await connection.execute(
@@ -141,9 +131,7 @@ class PgKeystore(PgStore):
                     rotation.rewrap_signing(row["fingerprint"], row["wrapped"]),
                 )
             await connection.execute(
-                load_query("insert_signing_key"),
-                rotation.old_fingerprint,
-                rotation.old_signing_key,
+                load_query("insert_signing_key"), rotation.old_fingerprint, rotation.old_signing_key
             )
             for row in await connection.fetch(load_query("unsigned_events")):
                 await connection.execute(

@@ -14,7 +14,7 @@ import asyncpg
 from schemas.errors import AnabranchError
 from schemas.ports.consumers import Pause
 from schemas.ports.stage_ports import ReportProgress
-from sql.database import PgStore, Pool, fetch_row, fetch_rows, load_query
+from sql.database import PgStore, Pool, fetch_row, fetch_rows, load_query, read_values
 from sql.operations.migrate import open_session, read_migrations
 
 STATUS_TTL_S = 60.0
@@ -50,8 +50,7 @@ async def inspect_database(dsn: str) -> DatabaseState:
 
 async def fetch_table_sizes(dsn: str) -> list[dict[str, Any]]:
     """Return the bytes and the estimated rows of each table. Raises DatabaseUnavailable."""
-    async with open_session(dsn) as connection:
-        return [dict(row) for row in await connection.fetch(load_query("table_sizes"))]
+    return await _fetch_in_session(dsn, "table_sizes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +89,7 @@ async def fetch_horizon_holder(dsn: str) -> dict[str, Any] | None:
     state, seconds, query`. A prepared transaction has no pid, and its name as query. Raises
     DatabaseUnavailable.
     """
-    async with open_session(dsn) as connection:
-        row = await connection.fetchrow(load_query("horizon_holder"))
-        return dict(row) if row else None
+    return next(iter(await _fetch_in_session(dsn, "horizon_holder")), None)
 
 
 async def fetch_blocking_transactions(dsn: str, seconds: float) -> list[dict[str, Any]]:
@@ -102,11 +99,12 @@ async def fetch_blocking_transactions(dsn: str, seconds: float) -> list[dict[str
     reads are blocked as well. A prepared transaction has no pid, and its name as query. Takes no
     table lock itself. Raises DatabaseUnavailable.
     """
+    return await _fetch_in_session(dsn, "blocking_transactions", seconds)
+
+
+async def _fetch_in_session(dsn: str, query: str, *parameters: Any) -> list[dict[str, Any]]:
     async with open_session(dsn) as connection:
-        return [
-            dict(row)
-            for row in await connection.fetch(load_query("blocking_transactions"), seconds)
-        ]
+        return [dict(row) for row in await connection.fetch(load_query(query), *parameters)]
 
 
 async def _fetch_migration_status(connection: asyncpg.Connection) -> list[dict[str, Any]]:
@@ -168,15 +166,9 @@ class PgReaderStatus(PgStore):
     async def set_paused(
         self, reader: str, topic: str, partition: int, reason: AnabranchError
     ) -> None:
+        problem = read_values(reason, "code", "detail", "remedy")
         await self._execute(
-            "upsert_reader_status",
-            reader,
-            topic,
-            partition,
-            reason.code,
-            reason.detail,
-            reason.remedy,
-            STATUS_TTL_S,
+            "upsert_reader_status", reader, topic, partition, *problem, STATUS_TTL_S
         )
 
     async def clear_paused(self, reader: str, topic: str, partition: int) -> None:

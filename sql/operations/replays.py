@@ -8,10 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from schemas.topics import Position
-from sql.database import PgStore
+from sql.database import PgStore, read_values
 
 # A replay whose process was killed continues elsewhere after this time.
 LEASE_S = 15
+REPLAY_FIELDS = ("id", "tenant", "kind", "stage", "generation", "selection", "per_second")
 
 
 @dataclass(slots=True)
@@ -64,17 +65,7 @@ class PgReplays(PgStore):
     async def insert(self, replay: Replay, total: int) -> None:
         await self._execute(
             "insert_replay",
-            replay.id,
-            replay.tenant,
-            replay.kind,
-            replay.stage,
-            replay.generation,
-            dict(replay.selection),
-            replay.per_second,
-            None if replay.dead_letter_ids is None else list(replay.dead_letter_ids),
-            replay.topic,
-            dict(replay.starts),
-            dict(replay.ends),
+            *read_values(replay, *REPLAY_FIELDS, "dead_letter_ids", "topic", "starts", "ends"),
             total,
         )
 
@@ -150,16 +141,12 @@ class PgReplays(PgStore):
             tenant,
             *map(selection.get, ("event_ids", "stage", "code", "document_id")),
         )
+        names = ("event_id", "stage", "generation", "tenant", "record_key", "headers_key")
         return [
             OpenDeadLetter(
-                row["event_id"],
-                row["stage"],
-                row["generation"] or None,
-                row["tenant"],
-                Position(row["log_topic"], row["log_partition"], row["log_offset"]),
-                row["record"]["key"] if row["record"] else None,
-                row["headers"]["key"] if row["headers"] else None,
-                row["appended_at"],
+                **{name: row[name] for name in names},
+                position=Position(row["log_topic"], row["log_partition"], row["log_offset"]),
+                appended_at=row["appended_at"],
             )
             for row in rows
         ]
@@ -176,19 +163,12 @@ class PgReplays(PgStore):
 def _parse_replay(row: Any) -> Replay:
     dead_letter_ids = row["dead_letter_ids"]
     return Replay(
-        row["id"],
-        row["tenant"],
-        row["kind"],
-        row["stage"],
-        row["generation"],
-        row["selection"],
-        row["per_second"],
-        None if dead_letter_ids is None else tuple(dead_letter_ids),
-        row["topic"],
-        _parse_offsets(row["start_offsets"]),
-        _parse_offsets(row["end_offsets"]),
-        _parse_offsets(row["positions"]),
-        ReplayCounts(row["read"], row["replayed"], row["superseded"], row["dead_lettered"]),
+        **{name: row[name] for name in (*REPLAY_FIELDS, "topic")},
+        dead_letter_ids=None if dead_letter_ids is None else tuple(dead_letter_ids),
+        starts=_parse_offsets(row["start_offsets"]),
+        ends=_parse_offsets(row["end_offsets"]),
+        positions=_parse_offsets(row["positions"]),
+        counts=ReplayCounts(row["read"], row["replayed"], row["superseded"], row["dead_lettered"]),
     )
 
 

@@ -35,7 +35,8 @@ order by events desc, stage, code
 -- name: open_dead_letters
 -- Open dead letters, oldest first. Events without a readable tenant belong to every tenant.
 -- For document $5 also those whose event does not name it, found by their job.
-select event_id, stage, generation, tenant, log_topic, log_partition, log_offset, record, headers, appended_at
+select event_id, stage, nullif(generation, '') as generation, tenant, log_topic, log_partition, log_offset,
+  record ->> 'key' as record_key, headers ->> 'key' as headers_key, appended_at
 from dead_letters l
 where coalesce(tenant, 'default') = $1 and closed_at is null
   and ($2::uuid[] is null or event_id = any($2)) and ($3::text is null or stage = $3) and ($4::text is null or code = $4)

@@ -336,12 +336,6 @@ delete from expired_ranges
 -- Stored offsets of a group and topic.
 select partition, next_offset from consumer_offsets where reader = $1 and topic = $2
 
--- name: import_consumer_offset
--- Store an offset; an existing one stays.
-insert into consumer_offsets (reader, topic, partition, next_offset)
-values ($1, $2, $3, $4)
-on conflict do nothing
-
 -- name: all_consumer_offsets
 -- Stored offsets of all groups.
 select reader, topic, partition, next_offset from consumer_offsets

@@ -55,7 +55,7 @@ select key from linked
 
 -- name: source_changes
 -- Stored changes of these source rows.
-select key, table_name, epoch, sequence, is_snapshot_read, is_deleted, columns, unchanged_columns, old_key from source_changes where source = $1 and key = any($2::text[])
+select key, table_name as "table", epoch, sequence, is_snapshot_read, is_deleted, columns, unchanged_columns, old_key from source_changes where source = $1 and key = any($2::text[])
 
 -- name: add_source_changes
 -- Store changes of source rows; existing ones stay.
@@ -176,7 +176,7 @@ select table_name, truncated, read from source_tables where source = $1
 
 -- name: source_rows
 -- Last published states of source rows.
-select * from source_rows where source = $1 and key = any($2::text[])
+select *, table_name as "table" from source_rows where source = $1 and key = any($2::text[])
 
 -- name: touch_source
 -- Record the time of a change.
@@ -213,12 +213,6 @@ select 1 from source_states where source = $1
 -- name: delete_source_note
 -- Delete a note of a source.
 delete from source_notes where source = $1 and key = $2
-
--- name: upsert_source_note
--- Store a note of a source.
-insert into source_notes (source, key, value)
-values ($1, $2, $3)
-on conflict (source, key) do update set value = excluded.value
 
 -- name: upsert_source_notes
 -- Store notes of a source.

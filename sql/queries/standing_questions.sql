@@ -35,7 +35,7 @@ limit $5
 
 -- name: answer_changes
 -- Changes of a question, newest first.
-select data, delivery, attempts, delivery_error from answer_changes where question_id = $1
+select data as change, delivery, attempts, delivery_error from answer_changes where question_id = $1
 order by changed_at desc, id desc limit $2
 
 -- name: count_standing_questions

@@ -35,34 +35,32 @@ async def insert_tenants(stack: SearchStack) -> None:
             )
 
 
-async def test_role_of_tenant_reads_its_visible_rows_only(database: str) -> None:
-    async with open_search_stack(database) as stack:
-        await insert_tenants(stack)
-        hidden = SampleDocument("draft", ["hidden"], tenant="acme")
-        await insert_documents(stack.connection, hidden, visible=False)
-        counts = {"graph_entities": 3, "graph_documents": 1, "graph_chunks": 3}
-        counts |= {"graph_related": 2, "graph_mentions": 3, "graph_part_of": 3}
-        for view, count in counts.items():
-            assert await stack.connection.fetchval(f"select count(*) from {view}") == 0
-            for tenant in ("acme", "globex"):
-                rows = await read_view(stack.connection, tenant, view)
-                assert {row["tenant"] for row in rows} == {tenant} and len(rows) == count
-        # The session cannot choose another tenant, nor read past the views.
-        for attack in (
-            "parent_chunks, set_config('request.jwt.claims', '{}', true)",
-            "child_chunks",
-            "documents",
-            "entities",
-            "entity_mentions",
-        ):
-            with pytest.raises(Exception, match=r"permission denied|does not exist"):
-                await read_view(stack.connection, "acme", attack)
+async def test_role_of_tenant_reads_its_visible_rows_only(stack: SearchStack) -> None:
+    await insert_tenants(stack)
+    hidden = SampleDocument("draft", ["hidden"], tenant="acme")
+    await insert_documents(stack.connection, hidden, visible=False)
+    counts = {"graph_entities": 3, "graph_documents": 1, "graph_chunks": 3}
+    counts |= {"graph_related": 2, "graph_mentions": 3, "graph_part_of": 3}
+    for view, count in counts.items():
+        assert await stack.connection.fetchval(f"select count(*) from {view}") == 0
+        for tenant in ("acme", "globex"):
+            rows = await read_view(stack.connection, tenant, view)
+            assert {row["tenant"] for row in rows} == {tenant} and len(rows) == count
+    # The session cannot choose another tenant, nor read past the views.
+    for attack in (
+        "parent_chunks, set_config('request.jwt.claims', '{}', true)",
+        "child_chunks",
+        "documents",
+        "entities",
+        "entity_mentions",
+    ):
+        with pytest.raises(Exception, match=r"permission denied|does not exist"):
+            await read_view(stack.connection, "acme", attack)
 
 
-async def test_tenant_too_long_for_a_role_is_rejected(database: str) -> None:
-    async with open_search_stack(database) as stack:
-        with pytest.raises(Exception, match="at most 47 characters"):
-            await stack.connection.fetchval("select grant_graph_access($1)", "t" * 48)
+async def test_tenant_too_long_for_a_role_is_rejected(stack: SearchStack) -> None:
+    with pytest.raises(Exception, match="at most 47 characters"):
+        await stack.connection.fetchval("select grant_graph_access($1)", "t" * 48)
 
 
 async def run(
@@ -111,24 +109,21 @@ async def test_server_answers_with_rows_of_the_tenant(database: str, bolt_url: s
         assert len(nodes.rows) == nodes.limit == 2 and nodes.rows[0][0]["tenant"] == "acme"
 
 
-async def test_results_are_bounded_and_slow_queries_end(database: str, bolt_url: str) -> None:
-    async with open_search_stack(database) as stack:
-        await insert_tenants(stack)
-        await load_graph(stack.connection, bolt_url, "acme", "globex")
-        async with open_graph(bolt_url, max_rows=5) as graph:
-            result = await run(graph, "UNWIND $xs AS x UNWIND $xs AS y RETURN x LIMIT 90000", XS)
-            assert len(result.rows) == result.limit == 5
-        async with open_graph(bolt_url, timeout_s=0.3) as graph:
-            started = time.monotonic()
-            with pytest.raises(InvalidRequest) as caught:
-                await run(
-                    graph, "UNWIND $xs AS x UNWIND $xs AS y UNWIND $xs AS z RETURN count(*)", XS
-                )
-            assert caught.value.code == "GRAPH_QUERY_TIMEOUT"
-            assert time.monotonic() - started < 30
-        # The next query gets a connection of its own.
-        async with open_graph(bolt_url) as graph:
-            assert (await run(graph, "RETURN 1 AS one")).rows == [[1]]
+async def test_results_are_bounded_and_slow_queries_end(stack: SearchStack, bolt_url: str) -> None:
+    await insert_tenants(stack)
+    await load_graph(stack.connection, bolt_url, "acme", "globex")
+    async with open_graph(bolt_url, max_rows=5) as graph:
+        result = await run(graph, "UNWIND $xs AS x UNWIND $xs AS y RETURN x LIMIT 90000", XS)
+        assert len(result.rows) == result.limit == 5
+    async with open_graph(bolt_url, timeout_s=0.3) as graph:
+        started = time.monotonic()
+        with pytest.raises(InvalidRequest) as caught:
+            await run(graph, "UNWIND $xs AS x UNWIND $xs AS y UNWIND $xs AS z RETURN count(*)", XS)
+        assert caught.value.code == "GRAPH_QUERY_TIMEOUT"
+        assert time.monotonic() - started < 30
+    # The next query gets a connection of its own.
+    async with open_graph(bolt_url) as graph:
+        assert (await run(graph, "RETURN 1 AS one")).rows == [[1]]
 
 
 XS = {"xs": list(range(200))}

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from schemas.ports.search import EntitySeed, GraphWalk
-from schemas.principals import Principal
 from schemas.questions import Filters
 from sql.catalog.collections import PgCollections
 from sql.catalog.documents import PgDocuments
-from sql.catalog.listings import PgListings
 from sql.index.entities import PgEntities
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import (
@@ -19,7 +17,7 @@ from tests.support.document_rows import (
     insert_mention,
     insert_relation,
 )
-from tests.support.search_stack import SearchStack, open_search_stack
+from tests.support.search_stack import SearchStack
 
 NO_FILTERS: dict[str, None] = dict.fromkeys(("external_id", "collection", "tag", "state"))
 ANA, BEN = ("user:ana",), ("user:ben", "group:finance")
@@ -76,11 +74,7 @@ async def search_all_retrievers(
             "default", np.array([1, 0, 0, 0], np.float32), filters=filters, k=50
         )
         graph = await snapshot.search_graph(
-            "default",
-            [EntitySeed("bird", "heron", 1.0)],
-            GraphWalk(1, 25),
-            filters=filters,
-            k=50,
+            "default", [EntitySeed("bird", "heron", 1.0)], GraphWalk(1, 25), filters=filters, k=50
         )
         chunks = await snapshot.fetch_chunks([doc.chunk_id(0) for doc in ALL_DOCUMENTS], "")
         parents = await snapshot.fetch_parents([doc.parent_id(0) for doc in ALL_DOCUMENTS])
@@ -95,157 +89,127 @@ async def search_all_retrievers(
 
 @pytest.mark.parametrize("few", [True, False])
 async def test_every_retriever_returns_only_readable_documents(
-    database: str, few: bool, monkeypatch: pytest.MonkeyPatch
+    stack: SearchStack, few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not few:
         monkeypatch.setattr("sql.index.snapshot.MAX_LISTED_DOCUMENTS", 0)
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, *ALL_DOCUMENTS)
+    await insert_documents(stack.connection, *ALL_DOCUMENTS)
+    for doc in ALL_DOCUMENTS:
+        await insert_mention(stack.connection, doc, 0, "bird", "heron", "Heron")
+    for names, documents in VISIBLE_BY_READERS.items():
+        assert await search_all_retrievers(stack, names) == [documents] * 6, names
+    assert (await search_all_retrievers(stack, ANA, Filters(collections=["vaults"])))[:3] == [
+        {SECRET_DOCUMENT.id}
+    ] * 3
+    assert (await search_all_retrievers(stack, BEN, Filters(collections=["vaults"])))[:3] == [
+        set()
+    ] * 3
+
+
+async def test_graph_skips_relations_of_unreadable_documents(stack: SearchStack) -> None:
+    await insert_documents(stack.connection, OPEN_DOCUMENT, SECRET_DOCUMENT)
+    ann = await insert_mention(stack.connection, SECRET_DOCUMENT, 0, "person", "ann")
+    bob = await insert_mention(stack.connection, OPEN_DOCUMENT, 0, "person", "bob")
+    await insert_relation(stack.connection, SECRET_DOCUMENT, 0, ann, bob)
+    seeds = [EntitySeed("person", "ann", 1.0)]
+    for names, reached in ((ANA, {OPEN_DOCUMENT.id, SECRET_DOCUMENT.id}), (BEN, set())):
+        async with stack.search.open_snapshot(None, names) as snapshot:
+            assert bool(await snapshot.link_entities("default", ["ann"])) == bool(reached)
+            hits = await snapshot.search_graph(
+                "default", seeds, GraphWalk(2, 25), filters=Filters(), k=50
+            )
+            assert {hit.document_id for hit in hits} == reached
+
+
+async def test_lists_counts_and_entities_include_only_readable_documents(
+    stack: SearchStack,
+) -> None:
+    documents, collections, entities = (
+        PgDocuments(stack.pool),
+        PgCollections(stack.pool),
+        PgEntities(stack.pool),
+    )
+    await insert_documents(stack.connection, *ALL_DOCUMENTS)
+    shared = await insert_mention(stack.connection, OPEN_DOCUMENT, 0, "bird", "heron", "Heron")
+    for doc, name in ((SECRET_DOCUMENT, "Secret Heron"), (FINANCE_DOCUMENT, "Finance Heron")):
+        await insert_mention(stack.connection, doc, 0, "bird", "heron", name)
+    hidden = await insert_mention(stack.connection, SECRET_DOCUMENT, 0, "person", "ann")
+    await insert_relation(stack.connection, SECRET_DOCUMENT, 0, hidden, shared)
+    for names, readable in VISIBLE_BY_READERS.items():
+        who = make_caller(readers=names)
+        listed, _ = await documents.find_documents(who, **NO_FILTERS, after=None, limit=50)
+        assert {item["document_id"] for item in listed} == readable
         for doc in ALL_DOCUMENTS:
-            await insert_mention(desk.connection, doc, 0, "bird", "heron", "Heron")
-        for names, documents in VISIBLE_BY_READERS.items():
-            assert await search_all_retrievers(desk, names) == [documents] * 6, names
-        assert (await search_all_retrievers(desk, ANA, Filters(collections=["vaults"])))[:3] == [
-            {SECRET_DOCUMENT.id}
-        ] * 3
-        assert (await search_all_retrievers(desk, BEN, Filters(collections=["vaults"])))[:3] == [
-            set()
-        ] * 3
-
-
-async def test_graph_skips_relations_of_unreadable_documents(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, OPEN_DOCUMENT, SECRET_DOCUMENT)
-        ann = await insert_mention(desk.connection, SECRET_DOCUMENT, 0, "person", "ann")
-        bob = await insert_mention(desk.connection, OPEN_DOCUMENT, 0, "person", "bob")
-        await insert_relation(desk.connection, SECRET_DOCUMENT, 0, ann, bob)
-        seeds = [EntitySeed("person", "ann", 1.0)]
-        for names, reached in ((ANA, {OPEN_DOCUMENT.id, SECRET_DOCUMENT.id}), (BEN, set())):
-            async with desk.search.open_snapshot(None, names) as snapshot:
-                assert bool(await snapshot.link_entities("default", ["ann"])) == bool(reached)
-                hits = await snapshot.search_graph(
-                    "default", seeds, GraphWalk(2, 25), filters=Filters(), k=50
+            for called in (str(doc.id), str(doc.id)[:13], doc.external_id):
+                found_by_name, _ = await documents.find_documents(
+                    who, **NO_FILTERS, name=called, after=None, limit=50
                 )
-                assert {hit.document_id for hit in hits} == reached
-
-
-async def test_lists_counts_and_entities_include_only_readable_documents(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        documents, collections, entities = (
-            PgDocuments(desk.pool),
-            PgCollections(desk.pool),
-            PgEntities(desk.pool),
+                found_ids = {item["document_id"] for item in found_by_name}
+                assert found_ids == {doc.id} & readable, called
+        assert sum(item["documents"] for item in await collections.list_collections(who)) == len(
+            readable
         )
-        await insert_documents(desk.connection, *ALL_DOCUMENTS)
-        shared = await insert_mention(desk.connection, OPEN_DOCUMENT, 0, "bird", "heron", "Heron")
-        for doc, name in ((SECRET_DOCUMENT, "Secret Heron"), (FINANCE_DOCUMENT, "Finance Heron")):
-            await insert_mention(desk.connection, doc, 0, "bird", "heron", name)
-        hidden = await insert_mention(desk.connection, SECRET_DOCUMENT, 0, "person", "ann")
-        await insert_relation(desk.connection, SECRET_DOCUMENT, 0, hidden, shared)
-        for names, readable in VISIBLE_BY_READERS.items():
-            who = make_caller(readers=names)
-            listed, _ = await documents.find_documents(who, **NO_FILTERS, after=None, limit=50)
-            assert {item["document_id"] for item in listed} == readable
-            for doc in ALL_DOCUMENTS:
-                for called in (str(doc.id), str(doc.id)[:13], doc.external_id):
-                    found_by_name, _ = await documents.find_documents(
-                        who, **NO_FILTERS, name=called, after=None, limit=50
-                    )
-                    found_ids = {item["document_id"] for item in found_by_name}
-                    assert found_ids == {doc.id} & readable, called
-            assert sum(
-                item["documents"] for item in await collections.list_collections(who)
-            ) == len(readable)
+        assert await documents.filter_readable(who, [doc.id for doc in ALL_DOCUMENTS]) == readable
+        for doc in ALL_DOCUMENTS:
+            may = doc.id in readable
+            found_document = await documents.fetch_document(who, doc.id)
+            assert (found_document is not None) == may
+            assert found_document is None or ("readers" in found_document) == (names is None), (
+                "names of others"
+            )
+            assert (await documents.fetch_text(who, doc.id) is not None) == may
+            assert (await documents.fetch_text(who, doc.id, 1) is not None) == may
+            assert (await documents.fetch_revision_file(who, doc.id, 1) is not None) == may
+            assert bool((await documents.fetch_chunks(who, doc.id, after=-1, limit=5))[0]) == may
+            assert bool((await documents.fetch_entities(who, doc.id, after=None, limit=5))[0]) == (
+                may and doc is not UNREADABLE_DOCUMENT
+            )
             assert (
-                await documents.filter_readable(who, [doc.id for doc in ALL_DOCUMENTS]) == readable
+                bool((await documents.fetch_revisions(who, doc.id, after=None, limit=5))[0]) == may
             )
-            for doc in ALL_DOCUMENTS:
-                may = doc.id in readable
-                found_document = await documents.fetch_document(who, doc.id)
-                assert (found_document is not None) == may
-                assert found_document is None or ("readers" in found_document) == (names is None), (
-                    "names of others"
-                )
-                assert (await documents.fetch_text(who, doc.id) is not None) == may
-                assert (await documents.fetch_text(who, doc.id, 1) is not None) == may
-                assert (await documents.fetch_revision_file(who, doc.id, 1) is not None) == may
-                assert (
-                    bool((await documents.fetch_chunks(who, doc.id, after=-1, limit=5))[0]) == may
-                )
-                assert bool(
-                    (await documents.fetch_entities(who, doc.id, after=None, limit=5))[0]
-                ) == (may and doc is not UNREADABLE_DOCUMENT)
-                assert (
-                    bool((await documents.fetch_revisions(who, doc.id, after=None, limit=5))[0])
-                    == may
-                )
-            found = await entities.get_entity(who, shared)
-            assert found is not None
-            assert (
-                found["mentions"]
-                == len(readable & {OPEN_DOCUMENT.id, SECRET_DOCUMENT.id, FINANCE_DOCUMENT.id})
-                == len(found["occurrences"])
-            )
-            assert ("Secret Heron" in [found["name"], *found["aliases"]]) == (
-                SECRET_DOCUMENT.id in readable
-            )
-            assert (await entities.get_entity(who, hidden) is not None) == (
-                SECRET_DOCUMENT.id in readable
-            )
-            assert bool(found["relations"]) == (SECRET_DOCUMENT.id in readable)
-            assert len(
-                (await entities.get_subgraph(who, [shared, hidden], hops=2, limit=10))["nodes"]
-            ) == (2 if SECRET_DOCUMENT.id in readable else 1)
-
-
-async def test_old_readers_apply_until_new_revision_is_visible(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        documents, who = PgDocuments(desk.pool), make_caller(readers=BEN)
-        await insert_documents(desk.connection, SECRET_DOCUMENT)
-        later = SampleDocument(
-            "secret", ["herons nest in public"], vectors=[[1, 0, 0, 0]], order=(1, 2), revision=2
-        )
-        await insert_documents(desk.connection, later, visible=False)
-        mine, whole = (
-            await documents.fetch_text(who, SECRET_DOCUMENT.id),
-            await documents.fetch_text(LOCAL_CALLER, SECRET_DOCUMENT.id),
-        )
+        found = await entities.get_entity(who, shared)
+        assert found is not None
         assert (
-            mine
-            and whole
-            and (mine.markdown, whole.markdown)
-            == ("herons nest in public", "herons nest in the vault")
+            found["mentions"]
+            == len(readable & {OPEN_DOCUMENT.id, SECRET_DOCUMENT.id, FINANCE_DOCUMENT.id})
+            == len(found["occurrences"])
         )
-        for revision, may in ((1, False), (2, True), (3, False)):
-            assert (
-                await documents.fetch_text(who, SECRET_DOCUMENT.id, revision) is not None
-            ) == may
-            assert (
-                await documents.fetch_revision_file(who, SECRET_DOCUMENT.id, revision) is not None
-            ) == may
-        found = await search_all_retrievers(desk, BEN)
-        assert found[:3] == [set()] * 3
-        await desk.connection.execute(
-            "update visible set ord = $2 where document_id = $1", SECRET_DOCUMENT.id, [1, 2]
+        assert ("Secret Heron" in [found["name"], *found["aliases"]]) == (
+            SECRET_DOCUMENT.id in readable
         )
-        assert (await search_all_retrievers(desk, BEN))[0] == {SECRET_DOCUMENT.id}
+        assert (await entities.get_entity(who, hidden) is not None) == (
+            SECRET_DOCUMENT.id in readable
+        )
+        assert bool(found["relations"]) == (SECRET_DOCUMENT.id in readable)
+        assert len(
+            (await entities.get_subgraph(who, [shared, hidden], hops=2, limit=10))["nodes"]
+        ) == (2 if SECRET_DOCUMENT.id in readable else 1)
 
 
-async def test_limited_callers_cannot_see_runs_of_others(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        records = PgListings(desk.pool)
-        await desk.connection.execute(
-            "insert into runs (id, tenant, kind, requested_by, received_at) "
-            "select gen_random_uuid(), 'default', 'query', who, now() "
-            "from unnest(array['jwt:ana', 'jwt:ben']) who"
-        )
-        everything, _ = await records.list_runs(LOCAL_CALLER, after=None, limit=5)
-        own, _ = await records.list_runs(
-            Principal("jwt:ana", "default", "reader", ANA), after=None, limit=5
-        )
-        assert len(everything) == 2 and len(own) == 1
-        for run in everything:
-            mine = await records.get_run(
-                Principal("jwt:ana", "default", "reader", ANA), run["run_id"]
-            )
-            assert (mine is not None) == (run["run_id"] == own[0]["run_id"])
+async def test_old_readers_apply_until_new_revision_is_visible(stack: SearchStack) -> None:
+    documents, who = PgDocuments(stack.pool), make_caller(readers=BEN)
+    await insert_documents(stack.connection, SECRET_DOCUMENT)
+    later = SampleDocument(
+        "secret", ["herons nest in public"], vectors=[[1, 0, 0, 0]], order=(1, 2), revision=2
+    )
+    await insert_documents(stack.connection, later, visible=False)
+    mine, whole = (
+        await documents.fetch_text(who, SECRET_DOCUMENT.id),
+        await documents.fetch_text(LOCAL_CALLER, SECRET_DOCUMENT.id),
+    )
+    assert (
+        mine
+        and whole
+        and (mine.markdown, whole.markdown) == ("herons nest in public", "herons nest in the vault")
+    )
+    for revision, may in ((1, False), (2, True), (3, False)):
+        assert (await documents.fetch_text(who, SECRET_DOCUMENT.id, revision) is not None) == may
+        assert (
+            await documents.fetch_revision_file(who, SECRET_DOCUMENT.id, revision) is not None
+        ) == may
+    found = await search_all_retrievers(stack, BEN)
+    assert found[:3] == [set()] * 3
+    await stack.connection.execute(
+        "update visible set ord = $2 where document_id = $1", SECRET_DOCUMENT.id, [1, 2]
+    )
+    assert (await search_all_retrievers(stack, BEN))[0] == {SECRET_DOCUMENT.id}

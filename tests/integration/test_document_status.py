@@ -118,202 +118,187 @@ async def insert_settled_parts(
         )
 
 
-async def test_job_is_accepted_before_its_document_is_projected(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_job(desk, DOCUMENT)
-        found = await fetch_job_status(desk, DOCUMENT)
-        assert (found["state"], found["document_id"], found["external_id"]) == (
-            "accepted",
-            DOCUMENT.id,
-            "a",
+async def test_job_is_accepted_before_its_document_is_projected(stack: SearchStack) -> None:
+    await insert_job(stack, DOCUMENT)
+    found = await fetch_job_status(stack, DOCUMENT)
+    assert (found["state"], found["document_id"], found["external_id"]) == (
+        "accepted",
+        DOCUMENT.id,
+        "a",
+    )
+    assert found["stages"][0]["stage"] == "receive" and found["chunks_count"] == 0
+    assert (
+        await PgDocuments(stack.pool).fetch_status(
+            make_caller("other"), job_id=make_job_id(DOCUMENT)
         )
-        assert found["stages"][0]["stage"] == "receive" and found["chunks_count"] == 0
+        is None
+    )
+    document = await PgDocuments(stack.pool).fetch_document(LOCAL_CALLER, DOCUMENT.id)
+    assert document is not None and (
+        document["state"],
+        document["document_id"],
+        document["revision"],
+        document["blob"],
+    ) == ("accepted", DOCUMENT.id, 0, None)
+    assert await PgDocuments(stack.pool).fetch_document(make_caller("other"), DOCUMENT.id) is None
+    assert (
+        await PgDocuments(stack.pool).find_documents(
+            LOCAL_CALLER,
+            **dict.fromkeys(("external_id", "collection", "tag", "state", "after")),
+            limit=5,
+        )
+    )[0] == []
+
+
+async def test_job_is_found_by_producer_event_id(stack: SearchStack) -> None:
+    await insert_documents(stack.connection, DOCUMENT)
+    found = await PgDocuments(stack.pool).fetch_status(
+        LOCAL_CALLER, event_id=DOCUMENT.event_id, source="test"
+    )
+    assert found is not None and (found["state"], found["document_id"]) == (
+        "searchable",
+        DOCUMENT.id,
+    )
+    assert (
+        await PgDocuments(stack.pool).fetch_status(LOCAL_CALLER, event_id="unheard", source="test")
+        is None
+    )
+
+
+async def test_event_dead_lettered_at_ingress_fails_its_job(stack: SearchStack) -> None:
+    await insert_dead_letter(
+        stack,
+        "receive",
+        topic="raw",
+        offset=4,
+        event=make_received_id("default", "crm", "e-1"),
+        generation="",
+    )
+    await insert_dead_letter(
+        stack, "receive", topic="raw", offset=5, event_id="e-2", source="crm", generation=""
+    )
+    for name in ("e-1", "e-2"):
+        found = await PgDocuments(stack.pool).fetch_status(
+            LOCAL_CALLER, event_id=name, source="crm"
+        )
+        assert found is not None and found["state"] == "failed" and found["document_id"] is None
+        [line] = found["stages"]
         assert (
-            await PgDocuments(desk.pool).fetch_status(
-                make_caller("other"), job_id=make_job_id(DOCUMENT)
-            )
-            is None
-        )
-        document = await PgDocuments(desk.pool).fetch_document(LOCAL_CALLER, DOCUMENT.id)
-        assert document is not None and (
-            document["state"],
-            document["document_id"],
-            document["revision"],
-            document["blob"],
-        ) == ("accepted", DOCUMENT.id, 0, None)
-        assert (
-            await PgDocuments(desk.pool).fetch_document(make_caller("other"), DOCUMENT.id) is None
-        )
-        assert (
-            await PgDocuments(desk.pool).find_documents(
-                LOCAL_CALLER,
-                **dict.fromkeys(("external_id", "collection", "tag", "state", "after")),
-                limit=5,
-            )
-        )[0] == []
-
-
-async def test_job_is_found_by_producer_event_id(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, DOCUMENT)
-        found = await PgDocuments(desk.pool).fetch_status(
-            LOCAL_CALLER, event_id=DOCUMENT.event_id, source="test"
-        )
-        assert found is not None and (found["state"], found["document_id"]) == (
-            "searchable",
-            DOCUMENT.id,
-        )
-        assert (
-            await PgDocuments(desk.pool).fetch_status(
-                LOCAL_CALLER, event_id="unheard", source="test"
-            )
-            is None
+            line["error"]
+            == {"code": "BROKEN", "detail": "page 3 is torn", "remedy": "Scan it again."}
+            and line["attempts"] == 2
         )
 
 
-async def test_event_dead_lettered_at_ingress_fails_its_job(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_dead_letter(
-            desk,
-            "receive",
-            topic="raw",
-            offset=4,
-            event=make_received_id("default", "crm", "e-1"),
-            generation="",
-        )
-        await insert_dead_letter(
-            desk, "receive", topic="raw", offset=5, event_id="e-2", source="crm", generation=""
-        )
-        for name in ("e-1", "e-2"):
-            found = await PgDocuments(desk.pool).fetch_status(
-                LOCAL_CALLER, event_id=name, source="crm"
-            )
-            assert found is not None and found["state"] == "failed" and found["document_id"] is None
-            [line] = found["stages"]
-            assert (
-                line["error"]
-                == {"code": "BROKEN", "detail": "page 3 is torn", "remedy": "Scan it again."}
-                and line["attempts"] == 2
-            )
+async def test_job_runs_until_last_part_settles(stack: SearchStack) -> None:
+    await insert_accepted(stack.connection, DOCUMENT)
+    assert (await fetch_job_status(stack, DOCUMENT))["state"] == "running"
+    assert get_stage_states(await fetch_job_status(stack, DOCUMENT)) == {
+        "receive": "done",
+        "transcribe": "running",
+        "chunk": "waiting",
+        "extract": "waiting",
+        "embed": "waiting",
+        "graph": "waiting",
+        "index": "waiting",
+    }
+    await insert_index_rows(stack.connection, DOCUMENT)
+    await insert_settled_parts(stack, DOCUMENT, "chunks", "chunked")
+    await insert_settled_parts(stack, DOCUMENT, "vectors", "embedded", parts=2)
+    half = get_stage_states(await fetch_job_status(stack, DOCUMENT))
+    assert (half["chunk"], half["embed"], half["index"], half["graph"]) == (
+        "done",
+        "running",
+        "running",
+        "waiting",
+    )
+    await activate_revision(stack.connection, DOCUMENT)
+    done = await fetch_job_status(stack, DOCUMENT)
+    assert (done["state"], done["chunks_count"], done["tokens_estimate"]) == ("searchable", 2, 10)
+    assert [warning["code"] for warning in done["warnings"]] == ["GRAPH_PENDING"]
+    assert next(line for line in done["stages"] if line["stage"] == "index")["topic"] == "embedded"
 
 
-async def test_job_runs_until_last_part_settles(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_accepted(desk.connection, DOCUMENT)
-        assert (await fetch_job_status(desk, DOCUMENT))["state"] == "running"
-        assert get_stage_states(await fetch_job_status(desk, DOCUMENT)) == {
-            "receive": "done",
-            "transcribe": "running",
-            "chunk": "waiting",
-            "extract": "waiting",
-            "embed": "waiting",
-            "graph": "waiting",
-            "index": "waiting",
-        }
-        await insert_index_rows(desk.connection, DOCUMENT)
-        await insert_settled_parts(desk, DOCUMENT, "chunks", "chunked")
-        await insert_settled_parts(desk, DOCUMENT, "vectors", "embedded", parts=2)
-        half = get_stage_states(await fetch_job_status(desk, DOCUMENT))
-        assert (half["chunk"], half["embed"], half["index"], half["graph"]) == (
-            "done",
-            "running",
-            "running",
-            "waiting",
-        )
-        await activate_revision(desk.connection, DOCUMENT)
-        done = await fetch_job_status(desk, DOCUMENT)
-        assert (done["state"], done["chunks_count"], done["tokens_estimate"]) == (
-            "searchable",
-            2,
-            10,
-        )
-        assert [warning["code"] for warning in done["warnings"]] == ["GRAPH_PENDING"]
-        assert (
-            next(line for line in done["stages"] if line["stage"] == "index")["topic"] == "embedded"
-        )
-
-
-async def test_dead_lettered_chunk_fails_revision_and_old_one_stays(database: str) -> None:
+async def test_dead_lettered_chunk_fails_revision_and_old_one_stays(stack: SearchStack) -> None:
     new = SampleDocument("a", ["changed"], order=(1, 2), revision=2)
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, DOCUMENT)
-        await insert_accepted(desk.connection, new)
-        await insert_index_rows(desk.connection, new)
-        await insert_dead_letter(desk, "chunk", topic="ocr_done", offset=2, document=DOCUMENT.id)
-        failed = await fetch_job_status(desk, new)
-        assert failed["state"] == "failed"
-        assert (
-            next(line for line in failed["stages"] if line["stage"] == "chunk")["error"]["code"]
-            == "BROKEN"
-        )
-        assert (await fetch_job_status(desk, DOCUMENT))["state"] == "searchable"
-        found = await PgDocuments(desk.pool).fetch_document(LOCAL_CALLER, DOCUMENT.id)
-        assert found is not None and (
-            found["state"],
-            found["visible_revision"],
-            found["revision"],
-        ) == ("failed", 1, 2)
+    await insert_documents(stack.connection, DOCUMENT)
+    await insert_accepted(stack.connection, new)
+    await insert_index_rows(stack.connection, new)
+    await insert_dead_letter(stack, "chunk", topic="ocr_done", offset=2, document=DOCUMENT.id)
+    failed = await fetch_job_status(stack, new)
+    assert failed["state"] == "failed"
+    assert (
+        next(line for line in failed["stages"] if line["stage"] == "chunk")["error"]["code"]
+        == "BROKEN"
+    )
+    assert (await fetch_job_status(stack, DOCUMENT))["state"] == "searchable"
+    found = await PgDocuments(stack.pool).fetch_document(LOCAL_CALLER, DOCUMENT.id)
+    assert found is not None and (found["state"], found["visible_revision"], found["revision"]) == (
+        "failed",
+        1,
+        2,
+    )
 
 
-async def test_dead_letter_does_not_affect_later_revision(database: str) -> None:
+async def test_dead_letter_does_not_affect_later_revision(stack: SearchStack) -> None:
     again = SampleDocument("a", ["one two", "three"], order=(1, 2), revision=2)
-    async with open_search_stack(database) as desk:
-        await insert_accepted(desk.connection, DOCUMENT)
-        await insert_dead_letter(desk, "embed", topic="chunked", offset=2, document=DOCUMENT.id)
-        assert (await fetch_job_status(desk, DOCUMENT))["state"] == "failed"
-        await insert_accepted(desk.connection, again)
-        await desk.connection.execute(
-            "update document_revisions set received_at = $1 where ord = $2",
-            EPOCH + timedelta(hours=1),
-            list(again.order),
-        )
-        assert (await fetch_job_status(desk, again))["state"] == "running"
+    await insert_accepted(stack.connection, DOCUMENT)
+    await insert_dead_letter(stack, "embed", topic="chunked", offset=2, document=DOCUMENT.id)
+    assert (await fetch_job_status(stack, DOCUMENT))["state"] == "failed"
+    await insert_accepted(stack.connection, again)
+    await stack.connection.execute(
+        "update document_revisions set received_at = $1 where ord = $2",
+        EPOCH + timedelta(hours=1),
+        list(again.order),
+    )
+    assert (await fetch_job_status(stack, again))["state"] == "running"
 
 
-async def test_dead_lettered_entity_part_affects_only_the_graph(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, DOCUMENT)
-        await insert_settled_parts(desk, DOCUMENT, "entities", "entities")
-        await insert_dead_letter(desk, "graph", topic="entities", offset=11, document=DOCUMENT.id)
-        found = await fetch_job_status(desk, DOCUMENT)
-        assert found["state"] == "searchable" and [
-            warning["code"] for warning in found["warnings"]
-        ] == ["GRAPH_INCOMPLETE"]
+async def test_dead_lettered_entity_part_affects_only_the_graph(stack: SearchStack) -> None:
+    await insert_documents(stack.connection, DOCUMENT)
+    await insert_settled_parts(stack, DOCUMENT, "entities", "entities")
+    await insert_dead_letter(stack, "graph", topic="entities", offset=11, document=DOCUMENT.id)
+    found = await fetch_job_status(stack, DOCUMENT)
+    assert found["state"] == "searchable" and [
+        warning["code"] for warning in found["warnings"]
+    ] == ["GRAPH_INCOMPLETE"]
 
 
-async def test_older_revision_is_superseded_and_unchanged_one_is_reported(database: str) -> None:
+async def test_older_revision_is_superseded_and_unchanged_one_is_reported(
+    stack: SearchStack,
+) -> None:
     second, same = (
         SampleDocument("a", ["new"], order=(1, 2), revision=2),
         SampleDocument("a", ["new"], order=(1, 3), revision=3),
     )
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, DOCUMENT)
-        await insert_documents(desk.connection, second)
-        await insert_accepted(desk.connection, same)
-        assert [
-            (await fetch_job_status(desk, doc))["state"] for doc in (DOCUMENT, second, same)
-        ] == ["superseded", "searchable", "searchable"]
-        assert set(get_stage_states(await fetch_job_status(desk, same)).values()) == {"done"}
-        listed, _ = await PgDocuments(desk.pool).fetch_revisions(
-            LOCAL_CALLER, DOCUMENT.id, after=None, limit=10
-        )
-        assert [(item["revision"], item["state"], item["visible"]) for item in listed] == [
-            (3, "searchable", False),
-            (2, "searchable", True),
-            (1, "superseded", False),
-        ]
+    await insert_documents(stack.connection, DOCUMENT)
+    await insert_documents(stack.connection, second)
+    await insert_accepted(stack.connection, same)
+    assert [(await fetch_job_status(stack, doc))["state"] for doc in (DOCUMENT, second, same)] == [
+        "superseded",
+        "searchable",
+        "searchable",
+    ]
+    assert set(get_stage_states(await fetch_job_status(stack, same)).values()) == {"done"}
+    listed, _ = await PgDocuments(stack.pool).fetch_revisions(
+        LOCAL_CALLER, DOCUMENT.id, after=None, limit=10
+    )
+    assert [(item["revision"], item["state"], item["visible"]) for item in listed] == [
+        (3, "searchable", False),
+        (2, "searchable", True),
+        (1, "superseded", False),
+    ]
 
 
-async def test_late_event_without_revision_is_superseded(database: str) -> None:
+async def test_late_event_without_revision_is_superseded(stack: SearchStack) -> None:
     late = SampleDocument("a", ["late"], order=(1, 0), revision=9)
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, DOCUMENT)
-        await insert_job(desk, late)
-        assert (await fetch_job_status(desk, late))["state"] == "accepted"
-        await insert_receive_claim(desk, make_job_id(late), 1)
-        assert (await fetch_job_status(desk, late))["state"] == "accepted"
-        await insert_receive_claim(desk, make_job_id(DOCUMENT), 2)
-        assert (await fetch_job_status(desk, late))["state"] == "superseded"
+    await insert_documents(stack.connection, DOCUMENT)
+    await insert_job(stack, late)
+    assert (await fetch_job_status(stack, late))["state"] == "accepted"
+    await insert_receive_claim(stack, make_job_id(late), 1)
+    assert (await fetch_job_status(stack, late))["state"] == "accepted"
+    await insert_receive_claim(stack, make_job_id(DOCUMENT), 2)
+    assert (await fetch_job_status(stack, late))["state"] == "superseded"
 
 
 async def test_event_skipped_by_transcribe_is_superseded(database: str) -> None:
@@ -331,38 +316,37 @@ async def test_event_skipped_by_transcribe_is_superseded(database: str) -> None:
         assert (await fetch_job_status(desk, late))["state"] == "superseded"
 
 
-async def test_withdrawn_document_marks_jobs_and_leaves_lists(database: str) -> None:
+async def test_withdrawn_document_marks_jobs_and_leaves_lists(stack: SearchStack) -> None:
     removal = SampleDocument("a", [], order=(1, 5), revision=5)
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, DOCUMENT)
-        await insert_job(desk, removal)
-        assert (await fetch_job_status(desk, removal))["state"] == "accepted"
-        await desk.connection.execute(
-            "update documents set latest = $2, withdrawn = $2, accepted_id = $3 where id = $1",
-            DOCUMENT.id,
-            list(removal.order),
-            make_job_id(removal),
-        )
-        await desk.connection.execute("delete from visible")
-        documents = PgDocuments(desk.pool)
-        assert (
-            (await fetch_job_status(desk, removal))["state"]
-            == (await fetch_job_status(desk, DOCUMENT))["state"]
-            == "withdrawn"
-        )
-        assert (await documents.find_documents(LOCAL_CALLER, **NO_FILTERS, limit=10))[0] == []
-        assert [
-            item["document_id"]
-            for item in (
-                await documents.find_documents(
-                    LOCAL_CALLER, **NO_FILTERS | {"state": "withdrawn"}, limit=10
-                )
-            )[0]
-        ] == [DOCUMENT.id]
-        found = await documents.fetch_document(LOCAL_CALLER, DOCUMENT.id)
-        assert found is not None and found["state"] == "withdrawn"
-        assert await documents.fetch_text(LOCAL_CALLER, DOCUMENT.id) is None
-        assert await documents.fetch_counts("default") == {"withdrawn": 1}
+    await insert_documents(stack.connection, DOCUMENT)
+    await insert_job(stack, removal)
+    assert (await fetch_job_status(stack, removal))["state"] == "accepted"
+    await stack.connection.execute(
+        "update documents set latest = $2, withdrawn = $2, accepted_id = $3 where id = $1",
+        DOCUMENT.id,
+        list(removal.order),
+        make_job_id(removal),
+    )
+    await stack.connection.execute("delete from visible")
+    documents = PgDocuments(stack.pool)
+    assert (
+        (await fetch_job_status(stack, removal))["state"]
+        == (await fetch_job_status(stack, DOCUMENT))["state"]
+        == "withdrawn"
+    )
+    assert (await documents.find_documents(LOCAL_CALLER, **NO_FILTERS, limit=10))[0] == []
+    assert [
+        item["document_id"]
+        for item in (
+            await documents.find_documents(
+                LOCAL_CALLER, **NO_FILTERS | {"state": "withdrawn"}, limit=10
+            )
+        )[0]
+    ] == [DOCUMENT.id]
+    found = await documents.fetch_document(LOCAL_CALLER, DOCUMENT.id)
+    assert found is not None and found["state"] == "withdrawn"
+    assert await documents.fetch_text(LOCAL_CALLER, DOCUMENT.id) is None
+    assert await documents.fetch_counts("default") == {"withdrawn": 1}
 
 
 async def test_stage_records_give_attempts_times_and_errors(database: str) -> None:
@@ -413,193 +397,177 @@ NO_FILTERS: dict[str, Any] = {
         ({"date_from": date(2020, 2, 1)}, ["a", "b", "c"]),
     ],
 )
-async def test_lists_are_filtered(database: str, given: dict[str, str], found: list[str]) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(
-            desk.connection,
-            DOCUMENT,
-            SampleDocument("b", ["x"]),
-            SampleDocument("mine", ["x"], tenant="other"),
-        )
-        await insert_accepted(desk.connection, SampleDocument("c", ["x"]))
-        third = SampleDocument("d", ["x"], title="Third", document_date=date(2020, 1, 31))
-        await insert_documents(desk.connection, third)
-        items, following = await PgDocuments(desk.pool).find_documents(
-            LOCAL_CALLER, **NO_FILTERS | given, limit=10
-        )
-        assert [item["external_id"] for item in items] == found and following is None
+async def test_lists_are_filtered(
+    stack: SearchStack, given: dict[str, str], found: list[str]
+) -> None:
+    await insert_documents(
+        stack.connection,
+        DOCUMENT,
+        SampleDocument("b", ["x"]),
+        SampleDocument("mine", ["x"], tenant="other"),
+    )
+    await insert_accepted(stack.connection, SampleDocument("c", ["x"]))
+    third = SampleDocument("d", ["x"], title="Third", document_date=date(2020, 1, 31))
+    await insert_documents(stack.connection, third)
+    items, following = await PgDocuments(stack.pool).find_documents(
+        LOCAL_CALLER, **NO_FILTERS | given, limit=10
+    )
+    assert [item["external_id"] for item in items] == found and following is None
 
 
-async def test_pages_do_not_repeat_documents(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, *(SampleDocument(f"d{n}", ["x"]) for n in range(7)))
-        documents, seen, after = PgDocuments(desk.pool), list[str](), None
-        while True:
-            items, after = await documents.find_documents(
-                LOCAL_CALLER, **NO_FILTERS | {"after": after}, limit=3
-            )
-            seen += [item["external_id"] for item in items]
-            if after is None:
-                break
-        assert sorted(seen) == [f"d{n}" for n in range(7)]
-        with pytest.raises(InvalidRequest):
-            await documents.find_documents(
-                LOCAL_CALLER, **NO_FILTERS | {"after": "yesterday"}, limit=3
-            )
+async def test_pages_do_not_repeat_documents(stack: SearchStack) -> None:
+    await insert_documents(stack.connection, *(SampleDocument(f"d{n}", ["x"]) for n in range(7)))
+    documents, seen, after = PgDocuments(stack.pool), list[str](), None
+    while True:
+        items, after = await documents.find_documents(
+            LOCAL_CALLER, **NO_FILTERS | {"after": after}, limit=3
+        )
+        seen += [item["external_id"] for item in items]
+        if after is None:
+            break
+    assert sorted(seen) == [f"d{n}" for n in range(7)]
+    with pytest.raises(InvalidRequest):
+        await documents.find_documents(LOCAL_CALLER, **NO_FILTERS | {"after": "yesterday"}, limit=3)
 
 
-async def test_document_includes_text_and_chunks(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, DOCUMENT)
-        documents = PgDocuments(desk.pool)
-        text = await documents.fetch_text(LOCAL_CALLER, DOCUMENT.id)
-        assert text is not None and text.markdown == "one two\n\nthree"
-        first, after = await documents.fetch_chunks(LOCAL_CALLER, DOCUMENT.id, after=-1, limit=1)
-        second, end = await documents.fetch_chunks(
-            LOCAL_CALLER, DOCUMENT.id, after=after or 0, limit=1
-        )
-        assert [item["text"] for item in first + second] == ["one two", "three"] and end is None
-        assert first[0]["section"] == "Part" and first[0]["pages"] == [1]
-        found = await documents.fetch_document(LOCAL_CALLER, DOCUMENT.id)
-        assert found is not None
-        assert (
-            found["title"],
-            found["collection"],
-            found["tags"],
-            found["chunks_count"],
-            found["bytes"],
-        ) == ("A", "law", ["red"], 2, 1)
-        assert (
-            len(found["stages"]) == 7
-            and await documents.fetch_document(make_caller("other"), DOCUMENT.id) is None
-        )
+async def test_document_includes_text_and_chunks(stack: SearchStack) -> None:
+    await insert_documents(stack.connection, DOCUMENT)
+    documents = PgDocuments(stack.pool)
+    text = await documents.fetch_text(LOCAL_CALLER, DOCUMENT.id)
+    assert text is not None and text.markdown == "one two\n\nthree"
+    first, after = await documents.fetch_chunks(LOCAL_CALLER, DOCUMENT.id, after=-1, limit=1)
+    second, end = await documents.fetch_chunks(LOCAL_CALLER, DOCUMENT.id, after=after or 0, limit=1)
+    assert [item["text"] for item in first + second] == ["one two", "three"] and end is None
+    assert first[0]["section"] == "Part" and first[0]["pages"] == [1]
+    found = await documents.fetch_document(LOCAL_CALLER, DOCUMENT.id)
+    assert found is not None
+    assert (
+        found["title"],
+        found["collection"],
+        found["tags"],
+        found["chunks_count"],
+        found["bytes"],
+    ) == ("A", "law", ["red"], 2, 1)
+    assert (
+        len(found["stages"]) == 7
+        and await documents.fetch_document(make_caller("other"), DOCUMENT.id) is None
+    )
 
 
-async def test_entities_of_a_document_count_its_own_mentions(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        other = SampleDocument("b", ["heron"])
-        await insert_documents(desk.connection, DOCUMENT, other)
-        heron = await insert_mention(desk.connection, DOCUMENT, 0, "bird", "heron", "Heron")
-        await insert_mention(desk.connection, DOCUMENT, 1, "bird", "heron", "heron")
-        weir = await insert_mention(desk.connection, DOCUMENT, 1, "place", "weir", "Weir")
-        await insert_mention(desk.connection, other, 0, "bird", "heron", "Heron")
-        documents = PgDocuments(desk.pool)
-        first, after = await documents.fetch_entities(
-            LOCAL_CALLER, DOCUMENT.id, after=None, limit=1
-        )
-        second, end = await documents.fetch_entities(
-            LOCAL_CALLER, DOCUMENT.id, after=after, limit=1
-        )
-        assert [(row["id"], row["mentions"]) for row in first + second] == [(heron, 2), (weir, 1)]
-        assert [mention["name"] for mention in first[0]["occurrences"]] == ["Heron", "heron"]
-        assert end is None
-        assert await documents.fetch_entities(
-            make_caller(tenant="other"), DOCUMENT.id, after=None, limit=9
-        ) == ([], None)
+async def test_entities_of_a_document_count_its_own_mentions(stack: SearchStack) -> None:
+    other = SampleDocument("b", ["heron"])
+    await insert_documents(stack.connection, DOCUMENT, other)
+    heron = await insert_mention(stack.connection, DOCUMENT, 0, "bird", "heron", "Heron")
+    await insert_mention(stack.connection, DOCUMENT, 1, "bird", "heron", "heron")
+    weir = await insert_mention(stack.connection, DOCUMENT, 1, "place", "weir", "Weir")
+    await insert_mention(stack.connection, other, 0, "bird", "heron", "Heron")
+    documents = PgDocuments(stack.pool)
+    first, after = await documents.fetch_entities(LOCAL_CALLER, DOCUMENT.id, after=None, limit=1)
+    second, end = await documents.fetch_entities(LOCAL_CALLER, DOCUMENT.id, after=after, limit=1)
+    assert [(row["id"], row["mentions"]) for row in first + second] == [(heron, 2), (weir, 1)]
+    assert [mention["name"] for mention in first[0]["occurrences"]] == ["Heron", "heron"]
+    assert end is None
+    assert await documents.fetch_entities(
+        make_caller(tenant="other"), DOCUMENT.id, after=None, limit=9
+    ) == ([], None)
 
 
-async def test_dead_letters_and_runs_are_tenant_scoped_latest_first(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        for offset in range(3):
-            await insert_dead_letter(desk, "chunk", topic="ocr_done", offset=offset)
-        records = PgListings(desk.pool)
-        page, after = await records.list_dead_letters("default", stage="chunk", after=None, limit=2)
-        rest, end = await records.list_dead_letters("default", stage="chunk", after=after, limit=2)
-        assert sorted(letter["offset"] for letter in page + rest) == [0, 1, 2] and end is None
-        assert (await records.list_dead_letters("other", stage=None, after=None, limit=5))[0] == []
-        run = uuid4()
-        await desk.connection.execute(
-            "insert into runs (id, tenant, kind, request, received_at, response) "
-            "values ($1, 'default', 'query', $2, $3, $4)",
-            *(run, {"query": "why"}, EPOCH, {"answer": "because", "refused": False}),
-        )
-        [line], _ = await records.list_runs(LOCAL_CALLER, after=None, limit=5)
-        assert (line["run_id"], line["query"], line["answer"]) == (run, "why", "because")
-        assert (
-            await records.get_run(make_caller("other"), run) is None
-            and (await records.get_run(LOCAL_CALLER, run) or {})["response"]["answer"] == "because"
-        )
+async def test_dead_letters_and_runs_are_tenant_scoped_latest_first(stack: SearchStack) -> None:
+    for offset in range(3):
+        await insert_dead_letter(stack, "chunk", topic="ocr_done", offset=offset)
+    records = PgListings(stack.pool)
+    page, after = await records.list_dead_letters("default", stage="chunk", after=None, limit=2)
+    rest, end = await records.list_dead_letters("default", stage="chunk", after=after, limit=2)
+    assert sorted(letter["offset"] for letter in page + rest) == [0, 1, 2] and end is None
+    assert (await records.list_dead_letters("other", stage=None, after=None, limit=5))[0] == []
+    run = uuid4()
+    await stack.connection.execute(
+        "insert into runs (id, tenant, kind, request, received_at, response) "
+        "values ($1, 'default', 'query', $2, $3, $4)",
+        *(run, {"query": "why"}, EPOCH, {"answer": "because", "refused": False}),
+    )
+    [line], _ = await records.list_runs(LOCAL_CALLER, after=None, limit=5)
+    assert (line["run_id"], line["query"], line["answer"]) == (run, "why", "because")
+    assert (
+        await records.get_run(make_caller("other"), run) is None
+        and (await records.get_run(LOCAL_CALLER, run) or {})["response"]["answer"] == "because"
+    )
 
 
-async def test_collections_report_documents_default_profile_and_deletion(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(
-            desk.connection,
-            DOCUMENT,
-            SampleDocument("p", ["x"], "pt", collection="law"),
-            SampleDocument("none", ["x"], None),
-        )
-        collections, deletion_id = PgCollections(desk.pool), uuid4()
-        moment = datetime(2026, 1, 2, tzinfo=UTC)
-        for tenant, name, profile, offset in (
-            ("default", "law", "rrf", 7),
-            # An earlier decision that arrives again.
-            ("default", "law", "strict", 6),
-            ("default", "later", "strict", 8),
-            ("default", "unset", None, 9),
-            ("other", "foreign", "strict", 10),
-        ):
-            decision = CollectionConfigured(tenant=tenant, collection=name, default_profile=profile)
-            await collections.write(decision, offset)
-        request = CollectionDeletionRequested(
-            deletion_id=deletion_id, tenant="default", collection="law", requested_at=moment
-        )
-        # Earlier than the profile, which stays.
-        await collections.write(request, 5)
-        counts = [
-            ("later", 0, 0, [], "strict", None),
-            ("law", 2, 3, ["en", "pt"], "rrf", deletion_id),
-            (None, 1, 1, [], None, None),
-        ]
-        fields = ("name", "documents", "chunks", "languages", "default_profile", "deletion_id")
-        listed = await collections.list_collections(LOCAL_CALLER)
-        assert [tuple(row[field] for field in fields) for row in listed] == counts
-        # A completed deletion is shown of a single collection only.
-        completed = CollectionDeleted(
-            deletion_id=deletion_id, tenant="default", collection="law", completed_at=moment
-        )
-        await collections.write(completed, 11)
-        assert all(
-            row["deletion_id"] is None for row in await collections.list_collections(LOCAL_CALLER)
-        )
-        [row] = await collections.list_collections(LOCAL_CALLER, "law")
-        assert (row["deletion_id"], row["completed_at"], row["documents"]) == (
-            deletion_id,
-            moment,
-            2,
-        )
+async def test_collections_report_documents_default_profile_and_deletion(
+    stack: SearchStack,
+) -> None:
+    await insert_documents(
+        stack.connection,
+        DOCUMENT,
+        SampleDocument("p", ["x"], "pt", collection="law"),
+        SampleDocument("none", ["x"], None),
+    )
+    collections, deletion_id = PgCollections(stack.pool), uuid4()
+    moment = datetime(2026, 1, 2, tzinfo=UTC)
+    for tenant, name, profile, offset in (
+        ("default", "law", "rrf", 7),
+        # An earlier decision that arrives again.
+        ("default", "law", "strict", 6),
+        ("default", "later", "strict", 8),
+        ("default", "unset", None, 9),
+        ("other", "foreign", "strict", 10),
+    ):
+        decision = CollectionConfigured(tenant=tenant, collection=name, default_profile=profile)
+        await collections.write(decision, offset)
+    request = CollectionDeletionRequested(
+        deletion_id=deletion_id, tenant="default", collection="law", requested_at=moment
+    )
+    # Earlier than the profile, which stays.
+    await collections.write(request, 5)
+    counts = [
+        ("later", 0, 0, [], "strict", None),
+        ("law", 2, 3, ["en", "pt"], "rrf", deletion_id),
+        (None, 1, 1, [], None, None),
+    ]
+    fields = ("name", "documents", "chunks", "languages", "default_profile", "deletion_id")
+    listed = await collections.list_collections(LOCAL_CALLER)
+    assert [tuple(row[field] for field in fields) for row in listed] == counts
+    # A completed deletion is shown of a single collection only.
+    completed = CollectionDeleted(
+        deletion_id=deletion_id, tenant="default", collection="law", completed_at=moment
+    )
+    await collections.write(completed, 11)
+    assert all(
+        row["deletion_id"] is None for row in await collections.list_collections(LOCAL_CALLER)
+    )
+    [row] = await collections.list_collections(LOCAL_CALLER, "law")
+    assert (row["deletion_id"], row["completed_at"], row["documents"]) == (deletion_id, moment, 2)
 
 
-async def test_concurrent_content_checks_answer_each_caller(database: str) -> None:
-    async with open_search_stack(database) as stack:
-        other = SampleDocument("b", ["four"])
-        for document in (DOCUMENT, other):
-            await insert_accepted(stack.connection, document)
-        present, foreign = (sha256_hex("".join(doc.texts).encode()) for doc in (DOCUMENT, other))
-        documents = PgDocuments(stack.pool)
-        checks = [
-            ("default", DOCUMENT.id, foreign),
-            ("default", DOCUMENT.id, present),
-            ("other", DOCUMENT.id, present),
-            ("default", other.id, foreign),
-            ("default", uuid4(), present),
-            ("default", DOCUMENT.id, present),
-        ]
-        found = await asyncio.gather(*(documents.has_content(*check) for check in checks))
-        assert found == [False, True, False, True, False, True]
+async def test_concurrent_content_checks_answer_each_caller(stack: SearchStack) -> None:
+    other = SampleDocument("b", ["four"])
+    for document in (DOCUMENT, other):
+        await insert_accepted(stack.connection, document)
+    present, foreign = (sha256_hex("".join(doc.texts).encode()) for doc in (DOCUMENT, other))
+    documents = PgDocuments(stack.pool)
+    checks = [
+        ("default", DOCUMENT.id, foreign),
+        ("default", DOCUMENT.id, present),
+        ("other", DOCUMENT.id, present),
+        ("default", other.id, foreign),
+        ("default", uuid4(), present),
+        ("default", DOCUMENT.id, present),
+    ]
+    found = await asyncio.gather(*(documents.has_content(*check) for check in checks))
+    assert found == [False, True, False, True, False, True]
 
 
-async def test_concurrent_jobs_are_opened_once_each(database: str) -> None:
-    async with open_search_stack(database) as stack:
-        first, second = (
-            IngestionJob(uuid4(), "default", uuid4(), f"event-{n}", "test", name, None)
-            for n, name in enumerate(("a", None))
-        )
-        jobs = PgJobs(stack.pool)
-        await asyncio.gather(*(jobs.open(job) for job in (first, second, first)))
-        await jobs.open(second)
-        rows = await stack.pool.fetch("select id, external_id from jobs order by event_id")
-        assert [tuple(row) for row in rows] == [(first.job_id, "a"), (second.job_id, None)]
+async def test_concurrent_jobs_are_opened_once_each(stack: SearchStack) -> None:
+    first, second = (
+        IngestionJob(uuid4(), "default", uuid4(), f"event-{n}", "test", name, None)
+        for n, name in enumerate(("a", None))
+    )
+    jobs = PgJobs(stack.pool)
+    await asyncio.gather(*(jobs.open(job) for job in (first, second, first)))
+    await jobs.open(second)
+    rows = await stack.pool.fetch("select id, external_id from jobs order by event_id")
+    assert [tuple(row) for row in rows] == [(first.job_id, "a"), (second.job_id, None)]
 
 
 async def test_progress_of_long_reaction_is_stored_once_per_second(database: str) -> None:

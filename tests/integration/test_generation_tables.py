@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import asyncpg
 import pytest_asyncio
 
 from schemas.rows import Row
 from sql.database import Pool, close_pool, open_pool
 from sql.index.derived_tables import PARTITIONED_TABLES
 from sql.index.generations import PgGenerationBuilds
-from sql.index.partitions import SECONDARY_INDEXES, build_indexes, drop_partitions
+from sql.index.partitions import SECONDARY_INDEXES, build_indexes
 from tests.support.document_rows import SampleDocument, insert_documents
 from tests.support.eventually import eventually
 from tests.support.generation_copies import (
@@ -25,7 +23,7 @@ from tests.support.generation_copies import (
 )
 from tests.support.ledger_events import G1, make_generation
 from tests.support.postgres_fixture import execute_sql
-from tests.support.search_stack import open_search_stack
+from tests.support.search_stack import SearchStack
 
 CONTROL_ROWS: tuple[Row, ...] = (
     created_row(G1),
@@ -94,15 +92,14 @@ async def test_indexes_are_created_after_the_build(pool: Pool) -> None:
     assert [name async for name in build_indexes(pool, "g2")] == []
 
 
-async def test_partition_of_a_few_chunks_gets_statistics(database: str) -> None:
-    async with open_search_stack(database) as stack:
-        await insert_documents(stack.connection, SampleDocument("d", ["heron", "stork", "crane"]))
+async def test_partition_of_a_few_chunks_gets_statistics(stack: SearchStack) -> None:
+    await insert_documents(stack.connection, SampleDocument("d", ["heron", "stork", "crane"]))
 
-        async def count_analyzed_rows() -> float:
-            query = "select reltuples from pg_class where relname = 'child_chunks_g1'"
-            return float(await stack.connection.fetchval(query))
+    async def count_analyzed_rows() -> float:
+        query = "select reltuples from pg_class where relname = 'child_chunks_g1'"
+        return float(await stack.connection.fetchval(query))
 
-        await eventually(count_analyzed_rows, lambda n_rows: n_rows == 3)
+    await eventually(count_analyzed_rows, lambda n_rows: n_rows == 3)
 
 
 async def test_interrupted_index_build_is_repeated(pool: Pool, superuser_database: str) -> None:
@@ -117,23 +114,6 @@ async def test_interrupted_index_build_is_repeated(pool: Pool, superuser_databas
     assert await pool.fetchval(
         "select indisvalid from pg_index where indexrelid = $1::regclass", half
     )
-
-
-async def test_partition_drop_does_not_block_queries(pool: Pool, database: str) -> None:
-    await apply_control_rows(pool, created_row(make_generation("g2")))
-    reader = await asyncpg.connect(database, server_settings={"search_path": "anabranch"})
-    transaction = reader.transaction()
-    await transaction.start()
-    await reader.fetch("select count(*) from child_chunks where generation = 'g1'")
-    dropping = asyncio.create_task(drop_partitions(pool, "g2"))
-    for _ in range(20):
-        assert await pool.fetchval("select count(*) from child_chunks where generation = 'g1'") == 0
-    await transaction.rollback()
-    await reader.close()
-    assert await dropping == len(PARTITIONED_TABLES)
-    assert await fetch_index_definitions(pool, "g2") == {}
-    assert await drop_partitions(pool, "g2") == 0
-    assert len(await fetch_index_definitions(pool, "g1")) > len(PARTITIONED_TABLES)
 
 
 async def test_build_without_engine_calls_leaves_no_open_transaction(database: str) -> None:

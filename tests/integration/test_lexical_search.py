@@ -17,11 +17,7 @@ from schemas.generations import LexicalConfig
 from schemas.ports.search import LexicalHits
 from schemas.questions import Filters
 from sql.index.lexical import SPARE_HITS, compact_lexical, resolve_text_search_config
-from tests.support.document_rows import (
-    SampleDocument,
-    activate_revision,
-    insert_documents,
-)
+from tests.support.document_rows import SampleDocument, activate_revision, insert_documents
 from tests.support.search_stack import SearchStack, open_search_stack
 
 NO_FILTERS = Filters()
@@ -186,32 +182,28 @@ async def test_scores_match_reference_bm25_with_settings_of_generation(
             assert_same_ranking(hits, plain.rank(question), 20)
 
 
-async def test_query_stopwords_match_nothing_in_other_languages(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(
-            desk.connection,
-            SampleDocument("quote", ["o lema dizia the end of the road"], "pt"),
-            SampleDocument("fish", ["the sardine"], "en"),
-        )
-        assert not [
-            hit
-            for hit in (await search_lexical(desk, "what is the sardine of", language="en")).hits
-            if hit.document_id == SampleDocument("quote", []).id
-        ]
-        assert (await search_lexical(desk, "the", language="en")).hits
+async def test_query_stopwords_match_nothing_in_other_languages(stack: SearchStack) -> None:
+    await insert_documents(
+        stack.connection,
+        SampleDocument("quote", ["o lema dizia the end of the road"], "pt"),
+        SampleDocument("fish", ["the sardine"], "en"),
+    )
+    assert not [
+        hit
+        for hit in (await search_lexical(stack, "what is the sardine of", language="en")).hits
+        if hit.document_id == SampleDocument("quote", []).id
+    ]
+    assert (await search_lexical(stack, "the", language="en")).hits
 
 
-async def test_unknown_language_is_matched_without_stemming(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(
-            desk.connection, SampleDocument("x", ["zorblax running quickly"], None)
-        )
-        assert (await search_lexical(desk, "zorblax", language=None)).hits
-        assert not (await search_lexical(desk, "run", language=None)).hits
-        assert (
-            resolve_text_search_config(None) == "simple"
-            and resolve_text_search_config("pt-BR") == "portuguese"
-        )
+async def test_unknown_language_is_matched_without_stemming(stack: SearchStack) -> None:
+    await insert_documents(stack.connection, SampleDocument("x", ["zorblax running quickly"], None))
+    assert (await search_lexical(stack, "zorblax", language=None)).hits
+    assert not (await search_lexical(stack, "run", language=None)).hits
+    assert (
+        resolve_text_search_config(None) == "simple"
+        and resolve_text_search_config("pt-BR") == "portuguese"
+    )
 
 
 HOSTILE_QUERIES = [
@@ -230,28 +222,26 @@ HOSTILE_QUERIES = [
 ]
 
 
-async def test_hostile_queries_are_answered(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(
-            desk.connection,
-            SampleDocument("a", ["it's a quoted w5x, a\\'b and documents; drop"], "en"),
-        )
-        for text in HOSTILE_QUERIES:
-            assert (await search_lexical(desk, text)).exactness == "exact", text
+async def test_hostile_queries_are_answered(stack: SearchStack) -> None:
+    await insert_documents(
+        stack.connection,
+        SampleDocument("a", ["it's a quoted w5x, a\\'b and documents; drop"], "en"),
+    )
+    for text in HOSTILE_QUERIES:
+        assert (await search_lexical(stack, text)).exactness == "exact", text
 
 
-async def test_quote_or_backslash_in_word_is_searchable(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(
-            desk.connection,
-            SampleDocument("path", [r"/usr/o'brien/x\y"], None),
-            SampleDocument("other", ["nothing"], None),
-        )
-        hits = await search_lexical(desk, r"/usr/o'brien/x\y", language=None)
-        assert [hit.document_id for hit in hits.hits] == [SampleDocument("path", []).id]
+async def test_quote_or_backslash_in_word_is_searchable(stack: SearchStack) -> None:
+    await insert_documents(
+        stack.connection,
+        SampleDocument("path", [r"/usr/o'brien/x\y"], None),
+        SampleDocument("other", ["nothing"], None),
+    )
+    hits = await search_lexical(stack, r"/usr/o'brien/x\y", language=None)
+    assert [hit.document_id for hit in hits.hits] == [SampleDocument("path", []).id]
 
 
-async def test_budget_grows_until_no_unseen_chunk_can_win(database: str) -> None:
+async def test_budget_grows_until_no_unseen_chunk_can_win(stack: SearchStack) -> None:
     """One rare word in long chunks, two frequent words together in a short one that must come
     first.
     """
@@ -262,90 +252,81 @@ async def test_budget_grows_until_no_unseen_chunk_can_win(database: str) -> None
     ]
     short = SampleDocument("short", ["wolf tiger " * 8], "en")
     filler = [SampleDocument(f"f-{n}", ["wolf" if n % 2 else "tiger"], "en") for n in range(60)]
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, *long, short, *filler)
-        hits = await search_lexical(desk, "rarity wolf tiger", k=3, budget=4)
-        assert hits.exactness == "exact" and hits.hits[0].document_id == short.id
-        assert_same_ranking(
-            hits, ReferenceBm25([*long, short, *filler]).rank("rarity wolf tiger"), 3
-        )
+    await insert_documents(stack.connection, *long, short, *filler)
+    hits = await search_lexical(stack, "rarity wolf tiger", k=3, budget=4)
+    assert hits.exactness == "exact" and hits.hits[0].document_id == short.id
+    assert_same_ranking(hits, ReferenceBm25([*long, short, *filler]).rank("rarity wolf tiger"), 3)
 
 
-async def test_bounded_is_reported_when_unseen_chunks_may_win(database: str) -> None:
+async def test_bounded_is_reported_when_unseen_chunks_may_win(stack: SearchStack) -> None:
     documents = [SampleDocument(f"d-{n}", ["wolf tiger " * (1 + n % 5)], "en") for n in range(80)]
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, *documents, SampleDocument("rare", ["zebra"], "en"))
-        bounded = await search_lexical(desk, "zebra wolf tiger", k=20, budget=2)
-        exact = await search_lexical(desk, "zebra wolf tiger", k=20, budget=200)
-        assert (bounded.exactness, exact.exactness) == ("bounded", "exact")
-        assert bounded.hits[0].document_id == SampleDocument("rare", []).id
+    await insert_documents(stack.connection, *documents, SampleDocument("rare", ["zebra"], "en"))
+    bounded = await search_lexical(stack, "zebra wolf tiger", k=20, budget=2)
+    exact = await search_lexical(stack, "zebra wolf tiger", k=20, budget=200)
+    assert (bounded.exactness, exact.exactness) == ("bounded", "exact")
+    assert bounded.hits[0].document_id == SampleDocument("rare", []).id
 
 
-async def test_hidden_chunks_that_score_higher_displace_no_visible_one(database: str) -> None:
+async def test_hidden_chunks_that_score_higher_displace_no_visible_one(stack: SearchStack) -> None:
     hidden = [SampleDocument(f"h-{n}", ["heron"], "en") for n in range(2 * SPARE_HITS)]
     visible = [SampleDocument(f"v-{n}", ["heron wades in water"], "en") for n in range(5)]
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, *visible)
-        await insert_documents(desk.connection, *hidden, visible=False)
-        found = await search_lexical(desk, "heron", k=5)
-        assert {hit.document_id for hit in found.hits} == {document.id for document in visible}
+    await insert_documents(stack.connection, *visible)
+    await insert_documents(stack.connection, *hidden, visible=False)
+    found = await search_lexical(stack, "heron", k=5)
+    assert {hit.document_id for hit in found.hits} == {document.id for document in visible}
 
 
-async def test_only_visible_revisions_of_the_tenant_match(database: str) -> None:
+async def test_only_visible_revisions_of_the_tenant_match(stack: SearchStack) -> None:
     first, second = (
         SampleDocument("a", ["heron stork"], "en"),
         SampleDocument("a", ["stork crane"], "en", order=(1, 2), revision=2),
     )
-    async with open_search_stack(database) as desk:
-        await insert_documents(
-            desk.connection, first, SampleDocument("a", ["heron"], "en", tenant="other")
-        )
-        await insert_documents(desk.connection, second, visible=False)
-        assert [hit.chunk_id for hit in (await search_lexical(desk, "heron crane")).hits] == [
-            first.chunk_id(0)
-        ]
-        await activate_revision(desk.connection, second)
-        assert [hit.chunk_id for hit in (await search_lexical(desk, "heron crane")).hits] == [
-            second.chunk_id(0)
-        ]
+    await insert_documents(
+        stack.connection, first, SampleDocument("a", ["heron"], "en", tenant="other")
+    )
+    await insert_documents(stack.connection, second, visible=False)
+    assert [hit.chunk_id for hit in (await search_lexical(stack, "heron crane")).hits] == [
+        first.chunk_id(0)
+    ]
+    await activate_revision(stack.connection, second)
+    assert [hit.chunk_id for hit in (await search_lexical(stack, "heron crane")).hits] == [
+        second.chunk_id(0)
+    ]
 
 
-async def test_compacting_deltas_changes_no_score(database: str) -> None:
+async def test_compacting_deltas_changes_no_score(stack: SearchStack) -> None:
     documents = generate_corpus()[:40]
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, *documents)
-        again = SampleDocument("en-0", ["replaced"], "en", order=(1, 2), revision=2)
-        await insert_documents(desk.connection, again)
-        before = await search_lexical(desk, "barking drums gripped")
-        while await compact_lexical(desk.pool, "g1", max_words=7):
-            pass
-        rows = await desk.connection.fetchrow(
-            "select count(*) as rows, count(distinct (tenant, cfg, lexeme)) as words, min(delta) "
-            "as least from lexical_deltas"
-        )
-        assert rows["rows"] == rows["words"] and rows["least"] > 0
-        assert await search_lexical(desk, "barking drums gripped") == before
+    await insert_documents(stack.connection, *documents)
+    again = SampleDocument("en-0", ["replaced"], "en", order=(1, 2), revision=2)
+    await insert_documents(stack.connection, again)
+    before = await search_lexical(stack, "barking drums gripped")
+    while await compact_lexical(stack.pool, "g1", max_words=7):
+        pass
+    rows = await stack.connection.fetchrow(
+        "select count(*) as rows, count(distinct (tenant, cfg, lexeme)) as words, min(delta) "
+        "as least from lexical_deltas"
+    )
+    assert rows["rows"] == rows["words"] and rows["least"] > 0
+    assert await search_lexical(stack, "barking drums gripped") == before
 
 
-async def test_concurrent_compaction_counts_nothing_twice(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, *generate_corpus()[:20])
-        before = await desk.connection.fetchval("select sum(delta) from lexical_deltas")
-        await asyncio.gather(*(compact_lexical(desk.pool, "g1") for _ in range(3)))
-        assert await desk.connection.fetchval("select sum(delta) from lexical_deltas") == before
+async def test_concurrent_compaction_counts_nothing_twice(stack: SearchStack) -> None:
+    await insert_documents(stack.connection, *generate_corpus()[:20])
+    before = await stack.connection.fetchval("select sum(delta) from lexical_deltas")
+    await asyncio.gather(*(compact_lexical(stack.pool, "g1") for _ in range(3)))
+    assert await stack.connection.fetchval("select sum(delta) from lexical_deltas") == before
 
 
-async def test_erasure_waits_for_another_compaction(database: str) -> None:
+async def test_erasure_waits_for_another_compaction(stack: SearchStack) -> None:
     """The other one may not see the last rows, which hold the words to erase."""
-    async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, *generate_corpus()[:20])
-        transaction = desk.connection.transaction()
-        await transaction.start()
-        await desk.connection.execute(
-            "select pg_advisory_xact_lock(hashtext('compact_lexical ' || $1))", "g1"
-        )
-        assert await compact_lexical(desk.pool, "g1") == 0
-        waiting = asyncio.create_task(compact_lexical(desk.pool, "g1", waits=True))
-        assert not (await asyncio.wait([waiting], timeout=0.2))[0]
-        await transaction.rollback()
-        assert await waiting > 0
+    await insert_documents(stack.connection, *generate_corpus()[:20])
+    transaction = stack.connection.transaction()
+    await transaction.start()
+    await stack.connection.execute(
+        "select pg_advisory_xact_lock(hashtext('compact_lexical ' || $1))", "g1"
+    )
+    assert await compact_lexical(stack.pool, "g1") == 0
+    waiting = asyncio.create_task(compact_lexical(stack.pool, "g1", waits=True))
+    assert not (await asyncio.wait([waiting], timeout=0.2))[0]
+    await transaction.rollback()
+    assert await waiting > 0

@@ -286,11 +286,12 @@ async def test_interrupted_append_raises_and_can_be_retried(pool: Pool, log: PgL
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("lock table events")
         waiting = [asyncio.create_task(log.append([make_record("1")]))]
-        await eventually(lambda: log._writer is not None)
+        await eventually(lambda: log._appends._runner is not None)
         await asyncio.sleep(0.05)
         waiting.append(asyncio.create_task(log.append([make_record("2")])))
         await asyncio.sleep(0)
-        log._writer.cancel()
+        assert log._appends._runner is not None
+        log._appends._runner.cancel()
         answers = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(answer) for answer in answers] == [LogUnavailable] * 2
     [position] = await log.append([make_record("3")])

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 
 from processors import TOPICS
 from schemas.errors import PermanentError
-from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild
-from services.publishing import EventPublisher
 from sql.index.derived_tables import PARTITIONED_TABLES
 from sql.operations.integrity import compute_checksum
 from tests.support.document_history import WORDS, push_history
@@ -83,35 +80,6 @@ async def test_documents_can_change_during_and_after_rebuild(database: str, tmp_
         assert await compute_checksum(at_work.pool) == live
         assert await at_work.pool.fetchval(outcomes) == n_outcomes == at_work.n_pushed
         assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
-
-
-async def test_rebuild_skips_erased_events(database: str, tmp_path: Path) -> None:
-    async with run_pipeline(tmp_path, database) as at_work:
-        await push_history(at_work)
-        removed_id = await at_work.pool.fetchval(
-            "select id from documents where external_id = 'doc-1'"
-        )
-        storage = at_work.worker.storage
-        publisher = EventPublisher(storage.log, storage.codec)
-        erasures = ErasureService(storage.pool, publisher)
-        receipt = await erasures.request_erasure("default", "document", str(removed_id))
-        await at_work.wait_for(lambda: is_erased(erasures, receipt))
-        before = await compute_checksum(at_work.pool, include_history=True)
-        name = await start_rebuild(
-            at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False
-        )
-        await at_work.wait_for_state(name, "live")
-        assert await compute_checksum(at_work.pool, include_history=True) == before
-        assert (
-            await at_work.pool.fetchval("select count(*) from documents where id = $1", removed_id)
-            == 0
-        )
-        assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
-
-
-async def is_erased(erasures: ErasureService, receipt: UUID) -> bool:
-    found = await erasures.get_receipt("default", receipt)
-    return found is not None and found["state"] == "done"
 
 
 async def test_rebuild_of_truncated_log_names_missing_range(database: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.support.document_rows import (
     insert_relation,
 )
 from tests.support.postgres_fixture import execute_sql
-from tests.support.search_stack import open_search_stack
+from tests.support.search_stack import SearchStack, open_search_stack
 
 GRANTED_TABLES = {
     *ROW_SECURITY_TABLES - {"chunk_vectors"},
@@ -148,7 +148,9 @@ def make_claims(tenant: str, user: str, *groups: str) -> dict[str, object]:
     return {"sub": user, "app_metadata": {"tenant_id": tenant, "groups": list(groups)}}
 
 
-async def test_direct_role_reads_no_foreign_rows(database: str, client: DirectAccessClient) -> None:
+async def test_direct_role_reads_no_foreign_rows(
+    stack: SearchStack, client: DirectAccessClient
+) -> None:
     docs = {
         "open": SampleDocument("open", ["alpha heron"], vectors=[[1, 0, 0, 0]]),
         "ana": SampleDocument("ana", ["beta heron"], vectors=[[1, 0, 0, 0]], readers=("user:ana",)),
@@ -159,76 +161,73 @@ async def test_direct_role_reads_no_foreign_rows(database: str, client: DirectAc
             "foreign", ["delta heron"], vectors=[[1, 0, 0, 0]], tenant="other"
         ),
     }
-    async with open_search_stack(database) as desk:
-        connection = desk.connection
-        for table in ROW_SECURITY_TABLES:
-            await connection.execute("select secure_rows($1)", f"{table}_g1")
-        await insert_documents(connection, *docs.values())
-        for doc in docs.values():
-            entity = await insert_mention(connection, doc, 0, "bird", "heron", doc.external_id)
-            await insert_relation(connection, doc, 0, entity, entity)
-            await connection.execute(
-                "insert into claims (generation, document_id, ord, tenant, id, chunk_id, "
-                "subject_id, property, value, char_start, char_end)"
-                " values ('g1', $1, $2, $3, gen_random_uuid(), $4, $5, 'name', 'x', 0, 1)",
-                *(doc.id, list(doc.order), doc.tenant, doc.chunk_id(0), entity),
-            )
-            who = "jwt:ana" if doc.external_id == "ana" else "jwt:ben"
-            await connection.execute(
-                "insert into runs (id, tenant, kind, requested_by) values ($1, $2, 'query', $3)",
-                doc.id,
-                doc.tenant,
-                who,
-            )
-        readable = {
-            ("default", "ana"): {"open", "ana"},
-            ("default", "ben", "finance"): {"open", "finance"},
-            ("other", "ana"): {"foreign"},
-            ("other", "ben", "finance"): {"foreign"},
-        }
-        for who, names in readable.items():
-            async with client.connect_with_claims(make_claims(*who)) as reader:
-                allowed = {docs[name].id for name in names}
-                for table in sorted(GRANTED_TABLES - WITHOUT_TENANT - {"entities", "runs"}):
-                    column = "id" if table == "documents" else "document_id"
-                    found = await reader.fetch(f"select {column} as id, tenant from {table}")
-                    assert {row["id"] for row in found} == allowed and {
-                        row["tenant"] for row in found
-                    } == {who[0]}, (table, who)
-                spelled = {
-                    name
-                    for row in await reader.fetch("select names from entities")
-                    for name in row["names"]
-                }
-                assert spelled == names
-                runs = {row["id"] for row in await reader.fetch("select id from runs")}
-                assert runs == {
-                    doc.id
-                    for doc in docs.values()
-                    if doc.tenant == who[0] and (doc.external_id == "ana") == (who[1] == "ana")
-                }
-        for nobody in (
-            None,
-            {},
-            {"sub": "ana"},
-            {"app_metadata": {"tenant_id": "default"}},
-            {"sub": "ana", "user_metadata": {"tenant_id": "default"}},
-        ):
-            async with client.connect_with_claims(nobody) as reader:
-                for table in sorted(GRANTED_TABLES - WITHOUT_TENANT):
-                    found = await reader.fetch(f"select * from {table}")
-                    open_to_all = (
-                        nobody is not None
-                        and nobody.get("app_metadata") is not None
-                        and table != "runs"
-                    )
-                    assert all(
-                        "beta" not in str(row)
-                        and "gamma" not in str(row)
-                        and "delta" not in str(row)
-                        for row in found
-                    )
-                    assert open_to_all or not found, (table, nobody)
+    connection = stack.connection
+    for table in ROW_SECURITY_TABLES:
+        await connection.execute("select secure_rows($1)", f"{table}_g1")
+    await insert_documents(connection, *docs.values())
+    for doc in docs.values():
+        entity = await insert_mention(connection, doc, 0, "bird", "heron", doc.external_id)
+        await insert_relation(connection, doc, 0, entity, entity)
+        await connection.execute(
+            "insert into claims (generation, document_id, ord, tenant, id, chunk_id, "
+            "subject_id, property, value, char_start, char_end)"
+            " values ('g1', $1, $2, $3, gen_random_uuid(), $4, $5, 'name', 'x', 0, 1)",
+            *(doc.id, list(doc.order), doc.tenant, doc.chunk_id(0), entity),
+        )
+        who = "jwt:ana" if doc.external_id == "ana" else "jwt:ben"
+        await connection.execute(
+            "insert into runs (id, tenant, kind, requested_by) values ($1, $2, 'query', $3)",
+            doc.id,
+            doc.tenant,
+            who,
+        )
+    readable = {
+        ("default", "ana"): {"open", "ana"},
+        ("default", "ben", "finance"): {"open", "finance"},
+        ("other", "ana"): {"foreign"},
+        ("other", "ben", "finance"): {"foreign"},
+    }
+    for who, names in readable.items():
+        async with client.connect_with_claims(make_claims(*who)) as reader:
+            allowed = {docs[name].id for name in names}
+            for table in sorted(GRANTED_TABLES - WITHOUT_TENANT - {"entities", "runs"}):
+                column = "id" if table == "documents" else "document_id"
+                found = await reader.fetch(f"select {column} as id, tenant from {table}")
+                assert {row["id"] for row in found} == allowed and {
+                    row["tenant"] for row in found
+                } == {who[0]}, (table, who)
+            spelled = {
+                name
+                for row in await reader.fetch("select names from entities")
+                for name in row["names"]
+            }
+            assert spelled == names
+            runs = {row["id"] for row in await reader.fetch("select id from runs")}
+            assert runs == {
+                doc.id
+                for doc in docs.values()
+                if doc.tenant == who[0] and (doc.external_id == "ana") == (who[1] == "ana")
+            }
+    for nobody in (
+        None,
+        {},
+        {"sub": "ana"},
+        {"app_metadata": {"tenant_id": "default"}},
+        {"sub": "ana", "user_metadata": {"tenant_id": "default"}},
+    ):
+        async with client.connect_with_claims(nobody) as reader:
+            for table in sorted(GRANTED_TABLES - WITHOUT_TENANT):
+                found = await reader.fetch(f"select * from {table}")
+                open_to_all = (
+                    nobody is not None
+                    and nobody.get("app_metadata") is not None
+                    and table != "runs"
+                )
+                assert all(
+                    "beta" not in str(row) and "gamma" not in str(row) and "delta" not in str(row)
+                    for row in found
+                )
+                assert open_to_all or not found, (table, nobody)
 
 
 async def test_direct_role_cannot_switch_roles(database: str, client: DirectAccessClient) -> None:
@@ -299,21 +298,20 @@ async def test_every_table_has_row_level_security_or_is_not_granted(database: st
         )
 
 
-async def test_partitions_of_later_generations_have_row_level_security(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        generation = desk.generation.model_copy(update={"name": "g2"})
-        connection = await connect(database, name="later generation")
-        try:
-            async with connection.transaction():
-                await create_partitions(connection, generation, indexed=False)
-        finally:
-            await connection.close()
-        secured = await desk.connection.fetch(
-            "select relname from pg_class where relname like '%\\_g2' and relrowsecurity"
-        )
-        assert {row["relname"] for row in secured} == {
-            f"{table}_g2" for table in ROW_SECURITY_TABLES
-        }
+async def test_partitions_of_later_generations_have_row_level_security(
+    stack: SearchStack, database: str
+) -> None:
+    generation = stack.generation.model_copy(update={"name": "g2"})
+    connection = await connect(database, name="later generation")
+    try:
+        async with connection.transaction():
+            await create_partitions(connection, generation, indexed=False)
+    finally:
+        await connection.close()
+    secured = await stack.connection.fetch(
+        "select relname from pg_class where relname like '%\\_g2' and relrowsecurity"
+    )
+    assert {row["relname"] for row in secured} == {f"{table}_g2" for table in ROW_SECURITY_TABLES}
 
 
 async def fetch_doctor_finding(settings: Settings) -> tuple[str, str, str]:

@@ -15,19 +15,17 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.doctor import stalls
 from processors import STAGES
-from schemas.errors import PermanentError
 from schemas.generations import UPSTREAM_STAGES
 from schemas.questions import SearchRequest
 from services.generations.reindex import ReindexService
 from services.monitoring.lag_diagnosis import explain_lags
-from sql.index.generation_switch import roll_back, switch_generation
+from sql.index.generation_switch import switch_generation
 from sql.index.partitions import begin_generation_drop
 from sql.operations.integrity import compute_checksum
 from sql.operations.monitoring import PgReaderStatus
 from streams.codec import Codec
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER
-from tests.support.log_backends import long_on_postgres
 from tests.support.pipeline import Pipeline, null_overrides, run_pipeline
 
 TEXTS: dict[str, str | None] = {
@@ -223,39 +221,6 @@ async def test_withdrawal_applies_behind_hundreds_of_waiting_events(
                 newer, {name: text for name, text in OLD_TEXTS.items() if name != "doc-2"}
             )
         )
-
-
-@long_on_postgres
-async def test_old_version_worker_ingests_alongside_newer_worker(
-    upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path
-) -> None:
-    async with run_pipeline(tmp_path, database, settings=settings) as older:
-        await older.push_and_wait(TEXTS)
-        upgrade_stage("chunk")
-        async with run_pipeline(tmp_path, database, settings=settings) as newer:
-            newer.n_pushed = 10
-            assert newer.worker.outdated_stages == ["chunk"]
-            await newer.push(LATE_CHANGES)
-            await newer.wait_for(lambda: _is_visible(newer, NEW_TEXTS))
-
-
-async def test_rollback_to_index_with_missing_documents_is_refused(
-    upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path
-) -> None:
-    async with run_pipeline(tmp_path, database, settings=settings) as older:
-        await older.push_and_wait(TEXTS)
-    upgrade_stage("chunk")
-    async with run_pipeline(tmp_path, database, settings=settings) as newer:
-        newer.n_pushed = 10
-        name, _ = await make_reindex_service(newer, settings).start_reindex([])
-        await newer.wait_for_state(name, "shadow")
-        await promote_generation(newer, name)
-        await newer.push({"late": "Grebes came late."})
-        await newer.wait_for(lambda: _is_visible(newer, OLD_TEXTS | {"late": "Grebes came late"}))
-        with pytest.raises(PermanentError) as refused:
-            await roll_back(newer.pool, newer.worker.builder.decisions.publish_promoted)
-        assert refused.value.code == "GENERATION_BEHIND"
-        assert await fetch_visible_texts(newer) == OLD_TEXTS | {"late": "Grebes came late"}
 
 
 async def test_build_of_another_version_waits_for_that_version(

@@ -24,7 +24,7 @@ from sql.index.search import PgSearch, PgSnapshot
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import SampleDocument, insert_documents, insert_mention
 from tests.support.pipeline import Pipeline, run_pipeline
-from tests.support.search_stack import SearchStack, open_search_stack
+from tests.support.search_stack import SearchStack
 
 CONTRACTS = {
     "north": 'Acme Robotics GmbH (the "Licensor") pays. The European Central Bank (ECB) met.',
@@ -135,63 +135,62 @@ async def decide(stack: SearchStack, entity: UUID, alias: str, *, removed: bool 
     await write_shared_rows(stack.connection, [EventRow(decision, 7)])
 
 
-async def test_defined_term_is_found_in_the_documents_of_a_filter(database: str) -> None:
-    async with open_search_stack(database) as stack:
-        await insert_contracts(stack)
-        async with stack.search.open_snapshot() as snapshot:
-            both = Filters(collections=["north", "south"])
-            assert await find(snapshot, "licensor", filters=both) == ["Acme", "Norte"]
-            north = Filters(collections=["north"])
-            assert await find(snapshot, "licensor", filters=north) == ["Acme"]
-            assert await find(snapshot, "licensor", filters=Filters(collections=["none"])) == []
-            # Two documents agree.
-            assert await find(snapshot, "wb") == ["World Bank"]
+async def test_defined_term_is_found_in_the_documents_of_a_filter(stack: SearchStack) -> None:
+    await insert_contracts(stack)
+    async with stack.search.open_snapshot() as snapshot:
+        both = Filters(collections=["north", "south"])
+        assert await find(snapshot, "licensor", filters=both) == ["Acme", "Norte"]
+        north = Filters(collections=["north"])
+        assert await find(snapshot, "licensor", filters=north) == ["Acme"]
+        assert await find(snapshot, "licensor", filters=Filters(collections=["none"])) == []
+        # Two documents agree.
+        assert await find(snapshot, "wb") == ["World Bank"]
 
 
-async def test_decisions_of_people_precede_stated_aliases(database: str) -> None:
-    async with open_search_stack(database) as stack:
-        acme, norte = await insert_contracts(stack)
-        entities = PgEntities(stack.pool)
+async def test_decisions_of_people_precede_stated_aliases(stack: SearchStack) -> None:
+    acme, norte = await insert_contracts(stack)
+    entities = PgEntities(stack.pool)
 
-        async def list_found(entity: UUID) -> list[tuple[str, str]]:
-            body = await entities.get_entity(LOCAL_CALLER, entity)
-            assert body is not None and body["claims"] == []
-            return [(found["alias"], found["kind"]) for found in body["found_aliases"]]
+    async def list_found(entity: UUID) -> list[tuple[str, str]]:
+        body = await entities.get_entity(LOCAL_CALLER, entity)
+        assert body is not None and body["claims"] == []
+        return [(found["alias"], found["kind"]) for found in body["found_aliases"]]
 
-        async def find_unknown(entity: UUID) -> list[str]:
-            aliases = ["the LICENSOR"]
-            return await entities.find_unknown_aliases("default", entity, aliases, with_found=True)
+    async def find_unknown(entity: UUID) -> list[str]:
+        aliases = ["the LICENSOR"]
+        return await entities.find_unknown_aliases("default", entity, aliases, with_found=True)
 
-        assert await list_found(acme) == [("Licensor", "defined_term")]
-        assert await find_unknown(acme) == []
-        await decide(stack, acme, "the licensor", removed=True)
-        assert await list_found(acme) == []
-        assert await list_found(norte) == [("Licensor", "defined_term")]
-        assert await find_unknown(acme) == ["the LICENSOR"]
-        # Given to another entity, it names that one everywhere.
-        await decide(stack, norte, "WB")
-        async with stack.search.open_snapshot() as snapshot:
-            assert await find(snapshot, "licensor", NORTH) == []
-            assert await find(snapshot, "licensor", SOUTH) == ["Norte"]
-            assert await find(snapshot, "wb") == ["Norte"]
-            assert await find(snapshot, "wb", NORTH) == []
+    assert await list_found(acme) == [("Licensor", "defined_term")]
+    assert await find_unknown(acme) == []
+    await decide(stack, acme, "the licensor", removed=True)
+    assert await list_found(acme) == []
+    assert await list_found(norte) == [("Licensor", "defined_term")]
+    assert await find_unknown(acme) == ["the LICENSOR"]
+    # Given to another entity, it names that one everywhere.
+    await decide(stack, norte, "WB")
+    async with stack.search.open_snapshot() as snapshot:
+        assert await find(snapshot, "licensor", NORTH) == []
+        assert await find(snapshot, "licensor", SOUTH) == ["Norte"]
+        assert await find(snapshot, "wb") == ["Norte"]
+        assert await find(snapshot, "wb", NORTH) == []
 
 
-async def test_stated_alias_links_only_in_its_tenant_and_for_its_readers(database: str) -> None:
-    async with open_search_stack(database) as stack:
-        acme, _ = await insert_contracts(stack)
-        await stack.connection.execute(
-            "update documents set readers = '{user:ana}' where id = $1", NORTH
-        )
-        async with stack.search.open_snapshot(readers=("user:ben",)) as snapshot:
-            assert await find(snapshot, "licensor", NORTH) == []
-            assert await find(snapshot, "licensor", SOUTH) == ["Norte"]
-        async with stack.search.open_snapshot() as snapshot:
-            everything = Filters(collections=["north", "south"])
-            for documents in ((NORTH, SOUTH), ()):
-                assert not await snapshot.find_stated_aliases(
-                    "other", ["licensor", "wb"], documents=documents, filters=everything
-                )
-            assert not await snapshot.find_aliases("other", ["wb"])
-        other = make_caller(tenant="other")
-        assert await PgEntities(stack.pool).get_entity(other, acme) is None
+async def test_stated_alias_links_only_in_its_tenant_and_for_its_readers(
+    stack: SearchStack,
+) -> None:
+    acme, _ = await insert_contracts(stack)
+    await stack.connection.execute(
+        "update documents set readers = '{user:ana}' where id = $1", NORTH
+    )
+    async with stack.search.open_snapshot(readers=("user:ben",)) as snapshot:
+        assert await find(snapshot, "licensor", NORTH) == []
+        assert await find(snapshot, "licensor", SOUTH) == ["Norte"]
+    async with stack.search.open_snapshot() as snapshot:
+        everything = Filters(collections=["north", "south"])
+        for documents in ((NORTH, SOUTH), ()):
+            assert not await snapshot.find_stated_aliases(
+                "other", ["licensor", "wb"], documents=documents, filters=everything
+            )
+        assert not await snapshot.find_aliases("other", ["wb"])
+    other = make_caller(tenant="other")
+    assert await PgEntities(stack.pool).get_entity(other, acme) is None

@@ -31,7 +31,7 @@ from streams.stage import build_memo_key
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.support.document_rows import SampleDocument, insert_accepted, insert_documents
-from tests.support.search_stack import SearchStack, open_search_stack
+from tests.support.search_stack import SearchStack
 from tests.support.submissions import submit
 
 ANA, BEN = (
@@ -62,75 +62,71 @@ def make_source_row(tenant: str) -> EventRow:
     return EventRow(SourceAdded(source=spec))
 
 
-async def test_source_name_belongs_to_the_first_tenant(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        for tenant in ("acme", "bolt"):
-            await write_shared_rows(desk.connection, [make_source_row(tenant)])
-        [source] = await PgSources(desk.pool).list_overview()
-        assert source["spec"]["tenant"] == "acme"
+async def test_source_name_belongs_to_the_first_tenant(stack: SearchStack) -> None:
+    for tenant in ("acme", "bolt"):
+        await write_shared_rows(stack.connection, [make_source_row(tenant)])
+    [source] = await PgSources(stack.pool).list_overview()
+    assert source["spec"]["tenant"] == "acme"
 
 
-async def test_source_count_excludes_other_tenants(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await write_shared_rows(desk.connection, [make_source_row("acme")])
-        await insert_documents(
-            desk.connection,
-            SampleDocument("mine", ["heron"], tenant="acme"),
-            SampleDocument("theirs", ["heron"], tenant="bolt"),
-        )
-        await desk.connection.execute("update documents set source = 'anabranch/source/crm'")
-        [source] = await PgSources(desk.pool).list_overview()
-        assert source["documents"] == 1
+async def test_source_count_excludes_other_tenants(stack: SearchStack) -> None:
+    await write_shared_rows(stack.connection, [make_source_row("acme")])
+    await insert_documents(
+        stack.connection,
+        SampleDocument("mine", ["heron"], tenant="acme"),
+        SampleDocument("theirs", ["heron"], tenant="bolt"),
+    )
+    await stack.connection.execute("update documents set source = 'anabranch/source/crm'")
+    [source] = await PgSources(stack.pool).list_overview()
+    assert source["documents"] == 1
 
 
 def make_generation_service(found: SearchStack) -> GenerationService:
     return GenerationService(found.pool, None, None, None, None)  # type: ignore[arg-type]
 
 
-async def test_generation_counts_cover_only_the_admins_tenant(database: str) -> None:
-    async with open_search_stack(database) as found:
-        await insert_documents(
-            found.connection,
-            SampleDocument("mine", ["heron", "stork"], tenant="acme"),
-            *(SampleDocument(f"theirs-{number}", ["heron"], tenant="bolt") for number in range(3)),
+async def test_generation_counts_cover_only_the_admins_tenant(stack: SearchStack) -> None:
+    await insert_documents(
+        stack.connection,
+        SampleDocument("mine", ["heron", "stork"], tenant="acme"),
+        *(SampleDocument(f"theirs-{number}", ["heron"], tenant="bolt") for number in range(3)),
+    )
+    desk = make_generation_service(stack)
+    counts = {}
+    for tenant, role in (
+        ("acme", "admin"),
+        ("bolt", "admin"),
+        ("nobody", "admin"),
+        ("acme", "operator"),
+    ):
+        who = replace(make_caller(tenant), role=role)
+        [listed] = await desk.list_generations(who)
+        assert await desk.get_generation(who, "g1") == listed
+        counts[tenant, role] = (
+            listed["documents"],
+            listed["chunks"],
+            listed["bytes"] is not None,
+            listed["build"],
         )
-        desk = make_generation_service(found)
-        counts = {}
-        for tenant, role in (
-            ("acme", "admin"),
-            ("bolt", "admin"),
-            ("nobody", "admin"),
-            ("acme", "operator"),
-        ):
-            who = replace(make_caller(tenant), role=role)
-            [listed] = await desk.list_generations(who)
-            assert await desk.get_generation(who, "g1") == listed
-            counts[tenant, role] = (
-                listed["documents"],
-                listed["chunks"],
-                listed["bytes"] is not None,
-                listed["build"],
-            )
-        assert counts == {
-            ("acme", "admin"): (1, 2, False, None),
-            ("bolt", "admin"): (3, 3, False, None),
-            ("nobody", "admin"): (0, 0, False, None),
-            ("acme", "operator"): (4, 5, True, None),
-        }
+    assert counts == {
+        ("acme", "admin"): (1, 2, False, None),
+        ("bolt", "admin"): (3, 3, False, None),
+        ("nobody", "admin"): (0, 0, False, None),
+        ("acme", "operator"): (4, 5, True, None),
+    }
 
 
-async def test_build_progress_is_visible_to_operators_only(database: str) -> None:
-    async with open_search_stack(database) as found:
-        await found.connection.execute("update generations set state = 'shadow'")
-        await found.connection.execute("insert into generation_builds (generation) values ('g1')")
-        assert (await make_generation_service(found).get_generation(LOCAL_CALLER, "g1"))[
-            "build"
-        ] is not None
-        assert (
-            await make_generation_service(found).get_generation(
-                replace(LOCAL_CALLER, role="admin"), "g1"
-            )
-        )["build"] is None
+async def test_build_progress_is_visible_to_operators_only(stack: SearchStack) -> None:
+    await stack.connection.execute("update generations set state = 'shadow'")
+    await stack.connection.execute("insert into generation_builds (generation) values ('g1')")
+    assert (await make_generation_service(stack).get_generation(LOCAL_CALLER, "g1"))[
+        "build"
+    ] is not None
+    assert (
+        await make_generation_service(stack).get_generation(
+            replace(LOCAL_CALLER, role="admin"), "g1"
+        )
+    )["build"] is None
 
 
 async def test_external_id_of_unreadable_document_is_rejected(
@@ -193,23 +189,22 @@ async def test_ingest_does_not_reveal_duplicates_of_unreadable_documents(
         assert not any(duplicate for who in (ANA, BEN) for _, duplicate in answers[who.id])
 
 
-async def test_memoized_vectors_belong_to_one_tenant_and_document(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        memo = PgEngineResultCache(desk.pool)
-        document, other = (
-            content_id("document", "acme", "", "a"),
-            content_id("document", "acme", "", "b"),
-        )
-        mine = build_memo_key("acme", document, "null/64", b"heron")
-        await memo.store({mine: b"vector"})
-        others = [
-            build_memo_key("bolt", document, "null/64", b"heron"),
-            build_memo_key("acme", other, "null/64", b"heron"),
-            build_memo_key("acme", document, "e5", b"heron"),
-        ]
-        assert await memo.fetch([mine, *others]) == {mine: b"vector"}
-        await memo.store({others[0]: b"theirs"})
-        assert await memo.fetch([mine, others[0]]) == {mine: b"vector", others[0]: b"theirs"}
+async def test_memoized_vectors_belong_to_one_tenant_and_document(stack: SearchStack) -> None:
+    memo = PgEngineResultCache(stack.pool)
+    document, other = (
+        content_id("document", "acme", "", "a"),
+        content_id("document", "acme", "", "b"),
+    )
+    mine = build_memo_key("acme", document, "null/64", b"heron")
+    await memo.store({mine: b"vector"})
+    others = [
+        build_memo_key("bolt", document, "null/64", b"heron"),
+        build_memo_key("acme", other, "null/64", b"heron"),
+        build_memo_key("acme", document, "e5", b"heron"),
+    ]
+    assert await memo.fetch([mine, *others]) == {mine: b"vector"}
+    await memo.store({others[0]: b"theirs"})
+    assert await memo.fetch([mine, others[0]]) == {mine: b"vector", others[0]: b"theirs"}
 
 
 @pytest.mark.parametrize(

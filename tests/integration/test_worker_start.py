@@ -24,11 +24,11 @@ from anabranch.process.ingress_settings import select_stages
 from anabranch.process.supervisor import MAX_FIRST_STARTS, ChildProcess
 from anabranch.process.worker_process import AUTOGROUP_FILE, lower_priority
 from processors import STAGES
-from schemas.errors import ConfigurationError, DatabaseUnavailable, FatalError
+from schemas.errors import ConfigurationError, FatalError
 from schemas.events import Content, DocumentReceived
 from schemas.generations import Generation, IndexConfig
 from schemas.topics import Record
-from services.recovery.restore_check import CONTROL_GROUP, INGRESS_GROUP, check_tables_current
+from services.recovery.restore_check import CONTROL_GROUP, check_tables_current
 from services.storage import Storage
 from sql.database import Pool
 from streams.cloudevents import SIGNATURE_HEADER
@@ -145,8 +145,9 @@ async def test_concurrent_first_generation_does_not_trigger_recovery(
     await check_tables_current(storage, {})
 
 
+@pytest.mark.parametrize("decision", ["erasure.requested", "generation.promoted"])
 async def test_decision_applied_concurrently_is_not_missed(
-    storage: Storage, log: SharedLog
+    storage: Storage, log: SharedLog, decision: str
 ) -> None:
     await apply_control_rows(storage.pool, created_row(FIRST_GENERATION))
     await acknowledge_offset(storage.pool, log, CONTROL_GROUP, 1)
@@ -155,8 +156,8 @@ async def test_decision_applied_concurrently_is_not_missed(
         log.concurrent_work = do_nothing
         signatures = storage.codec.signer
         assert signatures is not None
-        for kind in (b"generation.created.v1", b"erasure.requested.v1"):
-            headers = {"ce_type": kind}
+        for kind in ("generation.created", decision):
+            headers = {"ce_type": f"{kind}.v1".encode()}
             await log.append(
                 [
                     Record(
@@ -172,29 +173,9 @@ async def test_decision_applied_concurrently_is_not_missed(
     log.concurrent_work = erased
     await check_tables_current(storage, {})
     await storage.pool.execute("update consumer_offsets set next_offset = 1")
-    with pytest.raises(ConfigurationError, match=r"erasure\.requested") as refused:
+    with pytest.raises(ConfigurationError, match=decision) as refused:
         await check_tables_current(storage, {})
     assert refused.value.code == "TABLES_RESTORED"
-
-
-async def test_offsets_are_imported_atomically(storage: Storage, log: SharedLog) -> None:
-    await apply_control_rows(storage.pool, created_row(FIRST_GENERATION))
-    log.offsets = {CONTROL_GROUP: {0: 1}, INGRESS_GROUP: {0: 7}}
-    await storage.pool.execute(
-        "create function fill_up() returns trigger language plpgsql as $$ begin if exists (select "
-        "from anabranch.consumer_offsets) then "
-        "raise exception using errcode = '53100'; end if; return new; end $$; "
-        "create trigger fill_up before insert on consumer_offsets "
-        "for each row execute function fill_up()"
-    )
-    with pytest.raises(DatabaseUnavailable):
-        await check_tables_current(storage, {})
-    assert await storage.offset_store.fetch_all() == {}, (
-        "what is missing of half of them would look lost"
-    )
-    await storage.pool.execute("drop function fill_up cascade")
-    await check_tables_current(storage, {})
-    assert await storage.offset_store.fetch_all() == log.offsets
 
 
 STUBBORN_SCRIPT = """

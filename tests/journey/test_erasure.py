@@ -313,26 +313,8 @@ async def test_document_id_in_upper_case_is_accepted(world: ApiWorld) -> None:
     assert (await world.http.get(f"/v1/documents/{erased['document_id']}")).status_code == 404
 
 
-async def test_interrupted_erasure_resumes_after_restart(
-    settings: Settings, database: str, overrides: Overrides
-) -> None:
-    async with run_system(settings, database, overrides) as world:
-        gone = await world.ingest_until_searchable(CANARY_TEXT, external_id="gone")
-        response = await world.http.post(
-            "/v1/erasures", json={"scope": "document", "name": gone["document_id"]}
-        )
-        receipt = response.json()["receipt_id"]
-    async with run_system(settings, database, overrides) as world:
-        assert (await wait_until_erased(world, receipt))["documents"] <= 1
-        assert await find_canaries(database, settings.data_dir, [CANARY]) <= set(RAW_TOPICS)
-
-
 @pytest.mark.parametrize(
-    ("scope", "name", "status"),
-    [
-        ("tenant", "another", 422),
-        ("planet", "x", 422),
-    ],
+    ("scope", "name", "status"), [("tenant", "another", 422), ("planet", "x", 422)]
 )
 async def test_invalid_erasure_scope_or_name_is_rejected(
     world: ApiWorld, scope: str, name: str, status: int

@@ -257,10 +257,14 @@ async def test_comparison_maps_judgements_and_reruns_queries(world: ApiWorld) ->
 
 async def test_two_profiles_of_one_generation_are_compared(world: ApiWorld) -> None:
     await ingest_texts(world)
+    await world.ingest_until_searchable("# Owls\n\nThe owl hunts at night.", "owls.md")
+    by_filename = make_golden_query("When does the owl hunt?", "owls.md", "hunts at night")
+    golden = [*GOLDEN_QUERIES, by_filename]
     report = await post_generations(
-        world, "compare", a="g1", b="g1", profile_b="strict", golden=GOLDEN_QUERIES, queries=0
+        world, "compare", a="g1", b="g1", profile_b="strict", golden=golden, queries=0
     )
-    assert report["profiles"] == {"A": None, "B": "strict"} and report["queries"] == 2
+    assert report["profiles"] == {"A": None, "B": "strict"} and report["queries"] == 3
+    assert report["mapped_share"] == {"A": 1.0, "B": 1.0}
     assert report["generations"] == {"A": "g1", "B": "g1"} and "ndcg@10" in report["intervals"]
     unknown = await world.http.post(
         "/v1/generations/compare",
@@ -307,36 +311,15 @@ async def test_comparison_reports_failed_queries_and_runs_the_rest(world: ApiWor
     assert (refused.status_code, refused.json()["code"]) == (422, "UNKNOWN_PROFILE")
 
 
-async def test_judgement_by_filename_without_external_id(world: ApiWorld) -> None:
-    await world.ingest_until_searchable("# Owls\n\nThe owl hunts at night.", "owls.md")
-    await copy_to_shadow(world)
-    report = await post_generations(
-        world,
-        "compare",
-        a="g1",
-        b="g2",
-        golden=[make_golden_query("When does the owl hunt?", "owls.md", "hunts at night")],
-    )
-    assert report["mapped_share"] == {"A": 1.0, "B": 1.0} and report["judged_queries"] == 1
-
-
-async def test_comparison_can_include_answers(world: ApiWorld) -> None:
-    await ingest_texts(world)
-    await copy_to_shadow(world)
-    unknown = {"query": "Which emperor conquered Gaul?", "judgements": []}
-    report = await post_generations(
-        world, "compare", a="g1", b="g2", golden=[*GOLDEN_QUERIES, unknown], answers=True, queries=0
-    )
-    assert report["queries"] == 3 and report["refusals"]["A"] == report["refusals"]["B"]
-
-
 async def test_gate_rejects_identical_generation_with_reason(world: ApiWorld) -> None:
     await ingest_texts(world)
     await copy_to_shadow(world)
     await calibrate(world, "g2")
-    report = await post_generations(
-        world, "g2/promote", gate={}, comparison={"golden": GOLDEN_QUERIES}
-    )
+    unknown = {"query": "Which emperor conquered Gaul?", "judgements": []}
+    comparison = {"golden": [*GOLDEN_QUERIES, unknown], "answers": True}
+    report = await post_generations(world, "g2/promote", gate={}, comparison=comparison)
+    refusals = report["comparison"]["refusals"]
+    assert refusals["A"] == refusals["B"]
     assert not report["promoted"] and any(
         reason.startswith("no gain in ndcg@10") for reason in report["reasons"]
     )

@@ -11,7 +11,6 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from processors import STAGES
 from schemas.errors import ConfigurationError, FatalError
-from services.generations.reindex import start_rebuild
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
 from sql.database import Pool
@@ -128,24 +127,6 @@ async def test_records_after_backup_are_reprocessed(
 
 
 @on_kafka
-async def test_backup_older_than_generation_change_prevents_start(
-    settings: Settings, database: str, other_database: str, overrides: Overrides
-) -> None:
-    async with run_system(settings, database, overrides) as world:
-        await ingest_document(world, "stays", UNCHANGED_TEXT)
-    await copy_database(database, other_database)
-    async with run_system(settings, database, overrides) as world:
-        storage = world.worker.storage
-        name = await start_rebuild(storage, world.worker.builder.decisions, keep_previous=False)
-        await eventually(
-            lambda: storage.pool.fetchval("select name from live_generation"),
-            lambda live: live == name,
-        )
-        await wait_until_idle(storage)
-    await expect_refused_start(settings, other_database, overrides, r"generation\.created")
-
-
-@on_kafka
 async def test_empty_database_with_consumed_log_prevents_start(
     settings: Settings, database: str, other_database: str, overrides: Overrides
 ) -> None:
@@ -153,20 +134,6 @@ async def test_empty_database_with_consumed_log_prevents_start(
         await ingest_document(world, "stays", UNCHANGED_TEXT)
         await wait_until_idle(world.worker.storage)
     await expect_refused_start(settings, other_database, overrides, "empty")
-
-
-@on_kafka
-async def test_database_without_stored_offsets_is_adopted(
-    settings: Settings, database: str, overrides: Overrides
-) -> None:
-    async with run_system(settings, database, overrides) as world:
-        await ingest_document(world, "stays", UNCHANGED_TEXT)
-        await wait_until_idle(world.worker.storage)
-        await world.worker.storage.pool.execute("delete from consumer_offsets")
-    async with run_system(settings, database, overrides) as world:
-        assert await list_lagging_partitions(world.worker.storage) == []
-        await ingest_document(world, "comes", LATER_TEXT)
-        await assert_caught_up(world)
 
 
 @on_kafka
@@ -230,23 +197,3 @@ async def test_documents_missing_from_keystore_backup_are_reingested(
             await wait_for_visible_ids(world, {"stays", "comes"})
             assert await count_rows(world, "dead_letters") == 0
             assert {result["external_id"] for result in await world.search("swan")} >= {"comes"}
-
-
-@on_kafka
-async def test_missing_keys_of_documents_prevent_start(
-    settings: Settings, database: str, other_database: str, overrides: Overrides
-) -> None:
-    async with run_system(settings, database, overrides) as world:
-        await ingest_document(world, "stays", UNCHANGED_TEXT)
-        await wait_until_idle(world.worker.storage)
-    await copy_database(database, other_database)
-    async with run_system(settings, database, overrides) as world:
-        comes = await ingest_document(world, "comes", LATER_TEXT)
-        await wait_until_idle(world.worker.storage)
-    match = f"default/{comes['document_id']}"
-    refused = await expect_refused_start(settings, other_database, overrides, match)
-    assert "newest backup of schema `keystore`" in refused.remedy
-    await copy_keys(database, other_database)
-    async with run_system(settings, other_database, overrides) as world:
-        await wait_for_visible_ids(world, {"stays", "comes"})
-        assert await count_rows(world, "dead_letters") == 0

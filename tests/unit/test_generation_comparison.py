@@ -22,7 +22,6 @@ from evaluation.comparison import (
 )
 from evaluation.judgements import (
     CandidateDocument,
-    CandidateParent,
     JudgementTarget,
     locate_judgement,
     map_judgements,
@@ -38,6 +37,7 @@ from evaluation.metrics import (
 )
 from evaluation.promotion_gate import Gain, PromotionGate, list_violations, read_gate
 from schemas.errors import InvalidRequest
+from sql.index.snapshot import ParentSpan
 
 DOCUMENT, OTHER = UUID(int=1000), UUID(int=2000)
 MARKDOWN = (
@@ -45,9 +45,9 @@ MARKDOWN = (
     "The stork  builds a large nest of sticks.\n\nThe heron stands still."
 )
 PARENT_SPANS = [
-    CandidateParent(UUID(int=11), 0, 33),
-    CandidateParent(UUID(int=12), 33, 76),
-    CandidateParent(UUID(int=13), 76, len(MARKDOWN)),
+    ParentSpan(UUID(int=11), DOCUMENT, 0, 33),
+    ParentSpan(UUID(int=12), DOCUMENT, 33, 76),
+    ParentSpan(UUID(int=13), DOCUMENT, 76, len(MARKDOWN)),
 ]
 VISIBLE_DOCUMENT = CandidateDocument(DOCUMENT, 1, MARKDOWN, PARENT_SPANS)
 

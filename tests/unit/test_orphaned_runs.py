@@ -191,17 +191,17 @@ async def test_lookup_waits_for_a_run_answered_by_this_process() -> None:
     lookup = RecentRunLookup(LateTable(), lambda tenant, run_id: run_id == LATE)
     async with asyncio.timeout(30):
         row = await lookup.get_run(LOCAL_CALLER, LATE)
-    assert row is not None and row["answered_at"] is not None
+    assert row["answered_at"] is not None
 
 
 async def test_lookup_does_not_wait_for_unknown_or_hidden_runs(monkeypatch: Any) -> None:
     monkeypatch.setattr(run_history, "RUN_WAIT_S", 60.0)
-    async with asyncio.timeout(30):
-        assert (
-            await RecentRunLookup(LateTable(), lambda *_: False).get_run(LOCAL_CALLER, LATE) is None
-        )
-        limited = make_caller(readers=("user:ana",))
-        assert await RecentRunLookup(LateTable(), lambda *_: True).get_run(limited, LATE) is None
+    limited = make_caller(readers=("user:ana",))
+    for caller, has_answered in ((LOCAL_CALLER, False), (limited, True)):
+        lookup = RecentRunLookup(LateTable(), lambda *_, answer=has_answered: answer)
+        async with asyncio.timeout(30):
+            with pytest.raises(NotFound):
+                await lookup.get_run(caller, LATE)
 
 
 class UnusedLog:
