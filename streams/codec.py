@@ -66,6 +66,9 @@ _OWN_ENVELOPE = (
 """Fields that the headers of our own events hold, besides the key."""
 MAX_WRITTEN_BYTES = 8 * 1024 * 1024
 """Size of the records that a codec recognizes as written by itself."""
+SUBJECT_FIELDS = ("run_id", "feedback_id", "fact_id", "entity_id", "question_id", "event_id")
+"""Fields by whose first id an event without a document is sealed: its run, fact or entity; a dead
+letter without a document has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +123,7 @@ class Codec:
         # Nulls are left out, except on `outcomes`, which other programs read.
         payload = event.data.model_dump_json(exclude_none=event.data.topic != OUTCOMES).encode()
         headers = format_headers(event)
-        # Sealed with the key of its document, run, fact or entity; a dead letter without a document
-        # has its own.
-        names = ("run_id", "feedback_id", "fact_id", "entity_id", "question_id", "event_id")
-        ids = (getattr(event.data, name, None) for name in names)
+        ids = (getattr(event.data, name, None) for name in SUBJECT_FIELDS)
         subject = event.document_id or next(filter(None, ids), None)
         tenant = event.tenant or getattr(event.data, "tenant", None)
         is_sealed = event.data.is_sealed
@@ -134,7 +134,8 @@ class Codec:
         if is_sealed and (subject is None or not has_owner):
             raise ValueError(
                 f"{event.data.event_type()} is sealed on topic {topic}, but names no tenant and "
-                "document, run or event to encrypt it for. Set them in the envelope."
+                "document to encrypt it for. Set them in the envelope, or list the field with the id "
+                "of its subject in SUBJECT_FIELDS of streams/codec.py."
             )
         if is_sealed and subject is not None and tenant is not None:
             context = _build_sealing_context(

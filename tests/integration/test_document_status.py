@@ -193,15 +193,10 @@ async def test_event_dead_lettered_at_ingress_fails_its_job(stack: SearchStack) 
 async def test_job_runs_until_last_part_settles(stack: SearchStack) -> None:
     await insert_accepted(stack.connection, DOCUMENT)
     assert (await fetch_job_status(stack, DOCUMENT))["state"] == "running"
-    assert get_stage_states(await fetch_job_status(stack, DOCUMENT)) == {
-        "receive": "done",
-        "transcribe": "running",
-        "chunk": "waiting",
-        "extract": "waiting",
-        "embed": "waiting",
-        "graph": "waiting",
-        "index": "waiting",
-    }
+    waiting = get_stage_states(await fetch_job_status(stack, DOCUMENT))
+    assert (waiting.pop("receive"), waiting.pop("transcribe")) == ("done", "running")
+    assert waiting.keys() >= {"chunk", "extract", "embed", "graph", "index"}
+    assert set(waiting.values()) == {"waiting"}
     await insert_index_rows(stack.connection, DOCUMENT)
     await insert_settled_parts(stack, DOCUMENT, "chunks", "chunked")
     await insert_settled_parts(stack, DOCUMENT, "vectors", "embedded", parts=2)

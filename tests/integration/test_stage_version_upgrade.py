@@ -26,6 +26,7 @@ from sql.operations.monitoring import PgReaderStatus
 from streams.codec import Codec
 from tests.fakes.null_embedder import NullEmbedder
 from tests.support.api_client import LOCAL_CALLER
+from tests.support.log_backends import long_on_postgres
 from tests.support.pipeline import Pipeline, null_overrides, run_pipeline
 
 TEXTS: dict[str, str | None] = {
@@ -221,6 +222,20 @@ async def test_withdrawal_applies_behind_hundreds_of_waiting_events(
                 newer, {name: text for name, text in OLD_TEXTS.items() if name != "doc-2"}
             )
         )
+
+
+@long_on_postgres
+async def test_old_version_worker_ingests_alongside_newer_worker(
+    upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path
+) -> None:
+    async with run_pipeline(tmp_path, database, settings=settings) as older:
+        await older.push_and_wait(TEXTS)
+        upgrade_stage("chunk")
+        async with run_pipeline(tmp_path, database, settings=settings) as newer:
+            newer.n_pushed = 10
+            assert newer.worker.outdated_stages == ["chunk"]
+            await newer.push(LATE_CHANGES)
+            await newer.wait_for(lambda: _is_visible(newer, NEW_TEXTS))
 
 
 async def test_build_of_another_version_waits_for_that_version(
