@@ -134,8 +134,8 @@ class Codec:
         if is_sealed and (subject is None or not has_owner):
             raise ValueError(
                 f"{event.data.event_type()} is sealed on topic {topic}, but names no tenant and "
-                "document to encrypt it for. Set them in the envelope, or list the field with the id "
-                "of its subject in SUBJECT_FIELDS of streams/codec.py."
+                "document to encrypt it for. Set them in the envelope, or list the field with the "
+                "id of its subject in SUBJECT_FIELDS of streams/codec.py."
             )
         if is_sealed and subject is not None and tenant is not None:
             context = _build_sealing_context(
