@@ -111,22 +111,24 @@ def test_reader_sees_what_the_role_allows(browser: Browser, server: dict[str, An
             expect(page.get_by_text("needs the role admin")).to_be_visible()
 
 
-def test_text_typed_last_takes_nobody_back(browser: Browser, server: dict[str, Any]) -> None:
+@pytest.mark.parametrize("screen", ["runs", "documents", "events", "profiles", "audit"])
+def test_text_typed_last_takes_nobody_back(
+    browser: Browser, server: dict[str, Any], screen: str
+) -> None:
+    held: list[Route] = []
     with visit(browser, server) as visitor:
-        for screen in ("runs", "documents", "events", "profiles", "audit"):
-            held: list[Route] = []
-            page = visitor.open(f"/{screen}")
-            wait_until_loaded(page)
-            # The next screen takes longer to load than typed text to reach the address.
-            page.route("**/settings-page*", held.append)
-            page.locator("main input:visible").first.press_sequentially("x")
-            page.get_by_role("link", name="Settings").click()
-            page.wait_for_timeout(1_000)
-            assert held, screen
-            for route in held:
-                route.continue_()
-            expect(page.get_by_role("heading", level=1, name="Settings")).to_be_visible()
-            assert page.url.endswith("/ui/settings"), screen
+        page = visitor.open(f"/{screen}")
+        wait_until_loaded(page)
+        # The next screen takes longer to load than typed text to reach the address.
+        page.route("**/settings-page*", lambda route: held.append(route))
+        page.locator("main input:visible").first.press_sequentially("x")
+        page.get_by_role("link", name="Settings").click()
+        page.wait_for_timeout(1_000)
+        assert held
+        for route in held:
+            route.continue_()
+        expect(page.get_by_role("heading", level=1, name="Settings")).to_be_visible()
+        assert page.url.endswith("/ui/settings")
 
 
 def test_operator_chooses_a_model_of_this_machine_by_one_click(

@@ -249,7 +249,7 @@ import asyncio
 from anabranch.cli.output import confirm
 
 async def ask() -> None:
-    confirm("Delete the document?")
+    confirm("Delete the document?", yes=False)
 
 asyncio.run(ask())
 """
