@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -261,7 +261,9 @@ class AsyncTransport(Transport):
                     await response.aread()
                 yield check_response(response)
 
-    async def stream_events(self, request: Request) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def stream_events(
+        self, request: Request
+    ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """Yield name and data of server-sent events. Raises ApiError, also for an `error` event."""
         parser = EventParser()
         async with self.open_stream(request) as response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import httpx2
@@ -60,7 +60,7 @@ class ApiClient(AsyncTransport):
 
     def follow(
         self, path: str, body: dict[str, Any] | None = None
-    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """Yield server-sent events as (name, data), of a POST with a body, else of a GET."""
         return self.stream_events(Request("POST" if body else "GET", path, {"json": body}))
 

@@ -6,7 +6,8 @@ import asyncio
 import shutil
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -233,7 +234,7 @@ OnStreamEvent = Callable[[str, dict[str, Any]], None]
 
 
 async def read_answer(
-    events: AsyncIterator[tuple[str, dict[str, Any]]], common: RemoteOptions, remedy: str
+    events: AsyncGenerator[tuple[str, dict[str, Any]], None], common: RemoteOptions, remedy: str
 ) -> tuple[str, dict[str, Any]]:
     """Print the events, and return the last one: `answer`, or of a run also `stopped`.
 
@@ -242,10 +243,12 @@ async def read_answer(
     on_event: OnStreamEvent = (
         print_event_line if common.is_json else make_progress_printer(quiet=common.quiet)
     )
-    async for name, data in events:
-        on_event(name, data)
-        if name in ("answer", "stopped"):
-            return name, data
+    # Else the rest of the stream would be closed after its client.
+    async with aclosing(events):
+        async for name, data in events:
+            on_event(name, data)
+            if name in ("answer", "stopped"):
+                return name, data
     raise TransientError(
         "The server closed the stream before the answer.",
         code="SERVER_UNREACHABLE",
