@@ -11,6 +11,7 @@ from schemas.errors import DatabaseUnavailable, TransientError
 CallT = TypeVar("CallT")
 ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
+MAX_CALLS = 256
 
 
 class CallBatcher(Generic[CallT, ResultT]):
@@ -18,12 +19,15 @@ class CallBatcher(Generic[CallT, ResultT]):
 
     A single call runs at once. `run_batch` returns the results in the order of the calls; if it
     raises anything but TransientError, each call runs alone, so that only the culprit fails.
+    `estimate_share` tells how much of a batch a call takes, from 0 to 1.
     """
 
     def __init__(
-        self, run_batch: Callable[[list[CallT]], Awaitable[Sequence[ResultT]]], max_calls: int = 256
+        self,
+        run_batch: Callable[[list[CallT]], Awaitable[Sequence[ResultT]]],
+        estimate_share: Callable[[CallT], float] = lambda _: 1 / MAX_CALLS,
     ) -> None:
-        self._run_batch, self._max_calls = run_batch, max_calls
+        self._run_batch, self._estimate_share = run_batch, estimate_share
         self._waiting: list[tuple[CallT, asyncio.Future[ResultT]]] = []
         self._runner: asyncio.Task[None] | None = None
 
@@ -45,8 +49,10 @@ class CallBatcher(Generic[CallT, ResultT]):
         batch: list[tuple[CallT, asyncio.Future[ResultT]]] = []
         try:
             while self._waiting:
-                batch = self._waiting[: self._max_calls]
-                self._waiting = self._waiting[self._max_calls :]
+                batch = next(
+                    split_by_cost(self._waiting, lambda pair: self._estimate_share(pair[0]), 1.0)
+                )
+                self._waiting = self._waiting[len(batch) :]
                 await self._run_together(batch)
         except BaseException:
             # Their own tasks were not cancelled: they may call again.
@@ -116,8 +122,8 @@ async def collect_evenly(items: AsyncIterator[ItemT], max_size: int) -> AsyncIte
 
 
 CALLER_ABANDONED = "the caller went away while the server was answering"
-"""Marks a CancelledError that is no failure of the server; any other one counts as a timeout of the
-server."""
+"""Message of a CancelledError that is no failure of the server; any other one counts as a timeout
+of the server."""
 
 
 async def map_parallel(
@@ -125,8 +131,8 @@ async def map_parallel(
 ) -> list[ResultT]:
     """Call the function for every item, `limit` at once, and return the results in order.
 
-    The first failure cancels the other calls, which count as no failures of a server; it is raised
-    when they have stopped, and use no file any more that the caller deletes.
+    The first failure cancels the other calls, which then do not count as failures of a server. It
+    is raised after they have stopped, so that the caller can delete the files that they use.
     """
     slots = asyncio.Semaphore(limit)
 

@@ -31,7 +31,6 @@ from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 from schemas.channels import DEFAULT_EF_SEARCH
-from schemas.errors import TransientError
 from sql.errors import translate_database_errors
 
 FOLDER = Path(__file__).with_name("queries")
@@ -467,48 +466,3 @@ async def hold_session_lock(dsn: str, name: str) -> AsyncIterator[asyncio.Event]
     finally:
         # `close` would wait for an answer of a server that may be gone.
         connection.terminate()
-
-
-async def share_visibility_lock(connection: Connection, generation: str) -> None:
-    """Share the lock with other activating transactions; waits while `hold_visibility_lock` is
-    active.
-
-    Call it first in the transaction. A transaction that waits with an id or other locks would block
-    others, above all readers of the log.
-    """
-    await connection.execute(
-        "select pg_advisory_xact_lock_shared(hashtext($1))", _format_visibility_lock(generation)
-    )
-
-
-@asynccontextmanager
-async def hold_visibility_lock(
-    connection: Connection, generation: str, *, wait_s: float
-) -> AsyncIterator[None]:
-    """Block the activation of revisions in a generation, while it is compared with another.
-
-    Waits until activating transactions have committed. Raises TransientError with code
-    VISIBILITY_LOCKED if one takes longer than `wait_s`; others wait behind it meanwhile. Call it
-    outside any transaction: an open one blocks readers of the log, and with them the generation
-    that has to catch up.
-    """
-    name = _format_visibility_lock(generation)
-    try:
-        try:
-            async with asyncio.timeout(wait_s):
-                await connection.execute("select pg_advisory_lock(hashtext($1))", name)
-        except TimeoutError:
-            raise TransientError(
-                f"Timed out after {wait_s:g} s waiting for a transaction that activates a "
-                f"revision in {generation}.",
-                code="VISIBILITY_LOCKED",
-                remedy="Run `anabranch topics lag` to see the oldest transaction, then try again.",
-            ) from None
-        yield
-    finally:
-        # Even after a cancelled wait: the lock may have been granted at that moment.
-        await connection.execute(UNLOCK, name)
-
-
-def _format_visibility_lock(generation: str) -> str:
-    return f"visible revisions of {generation}"

@@ -6,11 +6,12 @@ Source: ECMA-376 part 1, 18.3.1 (worksheets), 18.4 (shared strings), 18.8 (style
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO
 from xml.etree import ElementTree
+from xml.parsers import expat
 
 from engines.parse.notices import WHITE, Color, is_unseen, parse_color
 from engines.parse.number_formats import BUILT_IN_FORMATS, format_cell_number, format_text
@@ -20,7 +21,6 @@ from engines.parse.xml_parts import (
     Element,
     find_named,
     get_relation,
-    iter_children,
     iter_named,
     read_color_scheme,
     read_relations,
@@ -39,6 +39,7 @@ INDEXED_COLORS: dict[int, Color | None] = {
 """The system's colors and the first of the palette, by the numbers that cells use."""
 _THEME_ORDER = ("lt1", "dk1", "lt2", "dk2")
 """Colors of a theme that cells count in another order than the theme does."""
+_BLOCK_BYTES = 2**18
 _MAX_COLUMNS = 16_384
 
 
@@ -108,25 +109,10 @@ def read_sheets(archive: zipfile.ZipFile, embedded: list[str]) -> Iterator[Store
 
 
 def _read_sheet(workbook: Workbook, name: str, part: str, embedded: list[str]) -> Sheet:
-    sheet, row, has_other_fills = Sheet(name), -1, False
+    parser = _SheetParser(workbook, Sheet(name))
     with workbook.archive.open(part) as stream:
-        # Row by row, because a tree of a large sheet is huge.
-        for _, element in ElementTree.iterparse(stream):
-            match strip_namespace(element.tag):
-                case "row":
-                    row = _read_row(workbook, sheet, element, row)
-                    element.clear()
-                case "col" if _is_hidden(element, "width"):
-                    first, last = int(element.attrib["min"]), int(element.attrib["max"])
-                    sheet.hidden_columns |= set(range(first - 1, min(last, _MAX_COLUMNS)))
-                case "mergeCell":
-                    if merged := parse_range(element.get("ref", "")):
-                        sheet.merged.append(merged)
-                case "conditionalFormatting" | "tablePart":
-                    # They may color the ground of the text.
-                    has_other_fills = True
-    if not has_other_fills:
-        sheet.hidden_cells |= sheet.unseen_cells
+        parser.parse(stream)
+    sheet = parser.sheet
     for kind, target in read_relations(workbook.archive, part).values():
         if target not in workbook.archive.namelist():
             continue
@@ -144,28 +130,99 @@ def _read_sheet(workbook: Workbook, name: str, part: str, embedded: list[str]) -
     return sheet
 
 
-def _read_row(workbook: Workbook, sheet: Sheet, element: Element, last_row: int) -> int:
-    """Add the cells of a row and return its number."""
-    row, column = int(element.get("r", last_row + 2)) - 1, -1
-    if _is_hidden(element, "ht"):
-        sheet.hidden_rows.add(row)
-    for cell in iter_children(element, "c"):
-        row, column = parse_address(cell.get("r", "")) or (row, column + 1)
-        kind, index = cell.get("t", "n"), int(cell.get("s", 0))
-        style = workbook.styles[index] if index < len(workbook.styles) else CellStyle()
-        parts = {strip_namespace(part.tag): part for part in cell}
-        value = (parts["v"].text or "") if "v" in parts else ""
-        if "f" in parts and not value.strip() and kind != "str":
-            sheet.unsaved_formulas.append((row, column))
-        if kind == "inlineStr":
-            value = "".join(_iter_runs(parts.get("is", ())))
-        workbook.add_cell(sheet, row, column, kind, value, style)
-    return row
+class _SheetParser:
+    """Streams the XML of one sheet, because a tree of a large sheet is huge."""
+
+    def __init__(self, workbook: Workbook, sheet: Sheet) -> None:
+        self.workbook, self.sheet = workbook, sheet
+        self._row, self._column = -1, -1
+        self._kind, self._style = "", CellStyle()
+        self._value: list[str] = []
+        self._runs: list[str] = []
+        self._run_style: set[str] = set()
+        self._text: list[str] | None = None
+        self._has_formula = self._is_reading_aid = False
+        self._has_other_fills = False
+
+    def parse(self, stream: IO[bytes]) -> None:
+        parser = expat.ParserCreate(namespace_separator="}")
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._add_text
+        for block in iter(lambda: stream.read(_BLOCK_BYTES), b""):
+            parser.Parse(block, False)
+        parser.Parse(b"", True)
+        if not self._has_other_fills:
+            self.sheet.hidden_cells |= self.sheet.unseen_cells
+
+    def _add_text(self, text: str) -> None:
+        if self._text is not None:
+            self._text.append(text)
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        match strip_namespace(tag):
+            case "c":
+                self._start_cell(attributes)
+            case "v":
+                self._text = self._value
+            case "f":
+                self._has_formula = True
+            case "t":
+                self._text = []
+            case "r" | "rPh" as kind:
+                self._run_style, self._is_reading_aid = set(), kind == "rPh"
+            case "strike" | "vertAlign" as mark:
+                if attributes.get("val", "1") not in ("0", "false", "baseline"):
+                    is_script = mark == "vertAlign"
+                    self._run_style.add(attributes.get("val", "") if is_script else "struck")
+            case "row":
+                self._row = int(attributes["r"]) - 1 if "r" in attributes else self._row + 1
+                self._column = -1
+                if _is_hidden(attributes, "ht"):
+                    self.sheet.hidden_rows.add(self._row)
+            case "col" if _is_hidden(attributes, "width"):
+                first, last = int(attributes["min"]), int(attributes["max"])
+                self.sheet.hidden_columns |= set(range(first - 1, min(last, _MAX_COLUMNS)))
+            case "mergeCell":
+                if merged := parse_range(attributes.get("ref", "")):
+                    self.sheet.merged.append(merged)
+            case "conditionalFormatting" | "tablePart":
+                # They may color the ground of the text.
+                self._has_other_fills = True
+
+    def _start_cell(self, attributes: dict[str, str]) -> None:
+        address = parse_address(attributes.get("r", ""))
+        self._row, self._column = address or (self._row, self._column + 1)
+        styles, index = self.workbook.styles, int(attributes.get("s", 0))
+        self._style = styles[index] if index < len(styles) else CellStyle()
+        self._kind = attributes.get("t", "n")
+        self._value, self._runs, self._text, self._has_formula = [], [], None, False
+
+    def _end(self, tag: str) -> None:
+        match strip_namespace(tag):
+            case "t":
+                if not self._is_reading_aid:
+                    self._runs.append(apply_marks("".join(self._text or ()), self._run_style))
+                self._text = None
+            case "v":
+                self._text = None
+            case "r" | "rPh" | "is":
+                self._run_style, self._is_reading_aid = set(), False
+            case "c":
+                value = "".join(self._value)
+                if self._has_formula and not value.strip() and self._kind != "str":
+                    self.sheet.unsaved_formulas.append((self._row, self._column))
+                if self._kind == "inlineStr":
+                    value = "".join(self._runs)
+                self.workbook.add_cell(
+                    self.sheet, self._row, self._column, self._kind, value, self._style
+                )
 
 
-def _is_hidden(element: Element, size: str) -> bool:
-    is_marked = element.get("hidden", "0") in ("1", "true")
-    return is_marked or not element.get(size, "1").strip("0.")
+def _is_hidden(attributes: dict[str, str], size: str) -> bool:
+    is_marked = attributes.get("hidden", "0") in ("1", "true")
+    return is_marked or not attributes.get(size, "1").strip("0.")
 
 
 def _read_strings(stream: IO[bytes]) -> Iterator[str]:
@@ -175,7 +232,7 @@ def _read_strings(stream: IO[bytes]) -> Iterator[str]:
             element.clear()
 
 
-def _iter_runs(item: Iterable[Element]) -> Iterator[str]:
+def _iter_runs(item: Element) -> Iterator[str]:
     for child in item:
         kind = strip_namespace(child.tag)
         if kind == "t":

@@ -21,7 +21,7 @@ from schemas.ports.ledger import (
     RevisionPreview,
 )
 from schemas.topics import Position, Record
-from sql.database import Connection, format_array, load_query, share_visibility_lock
+from sql.database import Connection, format_array, load_query
 from sql.inbox import amendments
 from sql.inbox.document_state import (
     activate_complete_revisions,
@@ -34,6 +34,7 @@ from sql.inbox.document_state import (
 from sql.inbox.entries import encode_owed
 from sql.inbox.revision_policy import DocumentState, States, Verdict, decide_event
 from sql.index.derived_tables import copy_rows
+from sql.index.generation_switch import share_visibility_lock
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.log.event_log import to_columns
 

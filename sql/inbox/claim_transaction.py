@@ -20,7 +20,7 @@ from schemas.ports.ledger import (
     VisibilityChange,
 )
 from schemas.topics import is_repeat
-from sql.database import Connection, format_array, load_query, share_visibility_lock
+from sql.database import Connection, format_array, load_query
 from sql.inbox import amendments
 from sql.inbox.document_state import (
     activate_complete_revisions,
@@ -45,6 +45,7 @@ from sql.inbox.entries import (
 )
 from sql.inbox.revision_policy import States, Verdict, decide_event
 from sql.inbox.shared_rows import write_shared_rows
+from sql.index.generation_switch import share_visibility_lock
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.operations.keystore import fetch_destroyed_keys
 

@@ -1,9 +1,12 @@
-"""Switch to another generation and roll back: one transaction moves one pointer."""
+"""Switch to another generation and roll back: one transaction moves one pointer, while no other one
+activates a revision.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +17,7 @@ from schemas.errors import (
     PermanentError,
     TransientError,
 )
-from sql.database import Connection, Pool, acquire, fetch_row, hold_visibility_lock, load_query
+from sql.database import UNLOCK, Connection, Pool, acquire, fetch_row, load_query
 from sql.index.generations import (
     generation_not_built_error,
     no_live_generation_error,
@@ -178,3 +181,48 @@ def _generation_behind_error(live: str, name: str, behind_rows: list[Any]) -> An
             "in it."
         ),
     )
+
+
+async def share_visibility_lock(connection: Connection, generation: str) -> None:
+    """Share the lock with other activating transactions; waits while `hold_visibility_lock` is
+    active.
+
+    Call it first in the transaction. A transaction that waits with an id or other locks would block
+    others, above all readers of the log.
+    """
+    await connection.execute(
+        "select pg_advisory_xact_lock_shared(hashtext($1))", _format_visibility_lock(generation)
+    )
+
+
+@asynccontextmanager
+async def hold_visibility_lock(
+    connection: Connection, generation: str, *, wait_s: float
+) -> AsyncIterator[None]:
+    """Block the activation of revisions in a generation, while it is compared with another.
+
+    Waits until activating transactions have committed. Raises TransientError with code
+    VISIBILITY_LOCKED if one takes longer than `wait_s`; others wait behind it meanwhile. Call it
+    outside any transaction: an open one blocks readers of the log, and with them the generation
+    that has to catch up.
+    """
+    name = _format_visibility_lock(generation)
+    try:
+        try:
+            async with asyncio.timeout(wait_s):
+                await connection.execute("select pg_advisory_lock(hashtext($1))", name)
+        except TimeoutError:
+            raise TransientError(
+                f"Timed out after {wait_s:g} s waiting for a transaction that activates a "
+                f"revision in {generation}.",
+                code="VISIBILITY_LOCKED",
+                remedy="Run `anabranch topics lag` to see the oldest transaction, then try again.",
+            ) from None
+        yield
+    finally:
+        # Even after a cancelled wait: the lock may have been granted at that moment.
+        await connection.execute(UNLOCK, name)
+
+
+def _format_visibility_lock(generation: str) -> str:
+    return f"visible revisions of {generation}"

@@ -50,7 +50,10 @@ class PgLog:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._appends = CallBatcher(self._append_together, max_calls=BATCH_RECORDS)
+        # An append is never split between batches: a failure concerns one transaction.
+        self._appends = CallBatcher(
+            self._append_together, lambda records: sum(map(_estimate_cost, records))
+        )
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         if not records:

@@ -17,9 +17,15 @@ from schemas.errors import (
     PermanentError,
     TransientError,
 )
-from sql.database import Pool, close_pool, open_pool, share_visibility_lock
+from sql.database import Pool, close_pool, open_pool
 from sql.inbox.ledger import PgLedger
-from sql.index.generation_switch import PublishPromotion, SwitchResult, roll_back, switch_generation
+from sql.index.generation_switch import (
+    PublishPromotion,
+    SwitchResult,
+    roll_back,
+    share_visibility_lock,
+    switch_generation,
+)
 from tests.support.eventually import eventually
 from tests.support.generation_copies import (
     apply_control_rows,

@@ -10,8 +10,7 @@ from typing import Any
 
 from schemas.errors import PermanentError
 from services.generations.decisions import GenerationDecisions
-from sql.database import hold_visibility_lock
-from sql.index.generation_switch import roll_back, switch_generation
+from sql.index.generation_switch import hold_visibility_lock, roll_back, switch_generation
 from streams.stage_consumer import format_group_name
 from tests.support.api_world import TIMEOUT_S, ApiWorld
 from tests.support.eventually import eventually

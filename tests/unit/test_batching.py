@@ -256,7 +256,7 @@ class Doubler:
 
 async def test_calls_during_a_batch_form_the_next_one() -> None:
     doubler = Doubler()
-    batcher = CallBatcher(doubler, max_calls=3)
+    batcher = CallBatcher(doubler, lambda _: 1 / 3)
     doubler.gate.clear()
     first = asyncio.create_task(batcher.run(1))
     while not doubler.batches:
@@ -307,7 +307,7 @@ async def test_cancelled_batch_fails_all_waiting_callers() -> None:
     async def cancel(numbers: list[int]) -> list[int]:
         raise asyncio.CancelledError
 
-    batcher = CallBatcher(cancel, max_calls=1)
+    batcher = CallBatcher(cancel, lambda _: 1)
     async with asyncio.timeout(60):
         results = await asyncio.gather(*map(batcher.run, (1, 2)), return_exceptions=True)
     assert [type(result) for result in results] == [DatabaseUnavailable] * 2

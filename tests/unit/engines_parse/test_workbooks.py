@@ -191,6 +191,21 @@ def test_text_without_contrast_is_hidden(
     assert ("ignore" not in "\n".join(list_table_lines(part))) == is_hidden
 
 
+@pytest.mark.parametrize("kind", ["s", "inlineStr"])
+def test_reading_aid_is_no_text(tmp_path: Path, kind: str) -> None:
+    """Source: ECMA-376 part 1, 18.4.6 (rPh)."""
+    item = '<r><t>東京</t></r><rPh sb="0" eb="2"><t>トウキョウ</t></rPh><r><t>都</t></r>'
+    path, copy = tmp_path / "book.xlsx", tmp_path / "copy.xlsx"
+    make_book(["City"]).save(path)
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(copy, "w") as target:
+        for name in source.namelist():
+            data = source.read(name).decode()
+            if kind == "inlineStr" and name.endswith("sheet1.xml"):
+                data = data.replace('t="s"><v>0</v>', f't="inlineStr"><is>{item}</is>')
+            target.writestr(name, data.replace("<t>City</t>", item))
+    assert join_text(read_workbook(copy)).endswith("東京都")
+
+
 def test_struck_and_raised_cells_are_marked(tmp_path: Path) -> None:
     book = make_book(["Item", "Price", "Note"], ["Lamp", 24, "a"], ["Lamp", 19, "b"])
     book.active["B2"].font = Font(strike=True)
