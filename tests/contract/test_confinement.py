@@ -18,7 +18,9 @@ from schemas.errors import LimitExceeded, UnreadableDocument
 from tests.contract import sandbox_jobs
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="the measures are Linux's"),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="the sandbox uses features of the Linux kernel"
+    ),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

@@ -120,6 +120,16 @@ async def test_wrong_api_key_raises_engine_unavailable_with_remedy(fake: FakeOpe
     await engine.close()
 
 
+async def test_hanging_server_times_out(fake: FakeOpenAI) -> None:
+    engine = OpenAIEmbedder(
+        make_settings(fake, timeout_s=0.1), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES
+    )
+    fake.fail(times=3, hang=True)
+    with pytest.raises(EngineUnavailable, match="did not answer"):
+        await engine.embed(["a"])
+    await engine.close()
+
+
 async def test_refused_connection_raises_engine_unavailable() -> None:
     engine = OpenAIEmbedder(
         ServerSettings(base_url="http://127.0.0.1:1/v1", model="fake"),

@@ -410,7 +410,11 @@ def test_oversized_events_do_not_stop_the_pipeline(system: WorkerCluster) -> Non
     ("order", "event_id", "source"),
     [
         (make_raw_order(None, json.dumps(make_document("nameless"))), None, SOURCE),
-        (make_raw_order("homeless", "{}", ce_source=None), "homeless", None),
+        (
+            make_raw_order("homeless", json.dumps(make_document("homeless")), ce_source=None),
+            "homeless",
+            None,
+        ),
         (
             {
                 "headers": {"content-type": "application/cloudevents+json"},

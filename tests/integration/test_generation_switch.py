@@ -224,8 +224,9 @@ async def test_rollback_requires_later_documents_and_is_reversible(pool: Pool) -
     decisions = FakePromotionLog()
     await switch_generation(pool, "g2", decisions.publish)
     await insert_revision(pool, "new", 2, ["stork"], "g2")
-    with pytest.raises(PermanentError, match="new"):
+    with pytest.raises(PermanentError, match="new") as refused:
         await roll_back(pool, decisions.publish, timeout_s=0)
+    assert refused.value.code == "GENERATION_BEHIND"
     await claim_events(PgLedger(pool, G1), *make_revision_events("new", 2, ["stork"])[1:])
     assert await roll_back(pool, decisions.publish) == SwitchResult("g1", "g2", has_moved=True)
     assert await roll_back(pool, decisions.publish) == SwitchResult("g2", "g1", has_moved=True)

@@ -98,7 +98,10 @@ async def test_workers_that_join_leave_and_die_lose_nothing(
     third = workers.start_worker()
     await eventually(lambda: workers.count_noted_by(3) > 50)
     stop_process(third, signal.SIGINT)
+    assert not trickle.done(), "records are left for the one that takes over"
     stop_process(first, signal.SIGKILL)
+    workers.start_worker()
+    await eventually(lambda: workers.count_noted_by(4) > 50)
     await trickle
     await eventually(workers.list_noted, lambda noted: noted == set(range(3_000)))
 

@@ -208,26 +208,26 @@ async def test_direct_role_reads_no_foreign_rows(
                 for doc in docs.values()
                 if doc.tenant == who[0] and (doc.external_id == "ana") == (who[1] == "ana")
             }
-    for nobody in (
+    for claims in (
         None,
         {},
         {"sub": "ana"},
         {"app_metadata": {"tenant_id": "default"}},
         {"sub": "ana", "user_metadata": {"tenant_id": "default"}},
     ):
-        async with client.connect_with_claims(nobody) as reader:
+        async with client.connect_with_claims(claims) as reader:
             for table in sorted(GRANTED_TABLES - WITHOUT_TENANT):
                 found = await reader.fetch(f"select * from {table}")
                 open_to_all = (
-                    nobody is not None
-                    and nobody.get("app_metadata") is not None
+                    claims is not None
+                    and claims.get("app_metadata") is not None
                     and table != "runs"
                 )
                 assert all(
                     "beta" not in str(row) and "gamma" not in str(row) and "delta" not in str(row)
                     for row in found
                 )
-                assert open_to_all or not found, (table, nobody)
+                assert open_to_all or not found, (table, claims)
 
 
 async def test_direct_role_cannot_switch_roles(database: str, client: DirectAccessClient) -> None:

@@ -96,7 +96,7 @@ async def test_generation_counts_cover_only_the_admins_tenant(stack: SearchStack
     for tenant, role in (
         ("acme", "admin"),
         ("bolt", "admin"),
-        ("nobody", "admin"),
+        ("outsider", "admin"),
         ("acme", "operator"),
     ):
         who = replace(make_caller(tenant), role=role)
@@ -111,7 +111,7 @@ async def test_generation_counts_cover_only_the_admins_tenant(stack: SearchStack
     assert counts == {
         ("acme", "admin"): (1, 2, False, None),
         ("bolt", "admin"): (3, 3, False, None),
-        ("nobody", "admin"): (0, 0, False, None),
+        ("outsider", "admin"): (0, 0, False, None),
         ("acme", "operator"): (4, 5, True, None),
     }
 

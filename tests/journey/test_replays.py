@@ -1,4 +1,4 @@
-"""Replays of stages change nothing and call no engine."""
+"""Replays of stages change nothing."""
 
 from __future__ import annotations
 

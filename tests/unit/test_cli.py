@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -312,7 +313,13 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize(
     ("tokens", "code"),
-    [(["--help"], 0), (["documents", "--help"], 0), (["version"], 0), (["x"], 2)],
+    [
+        (["--help"], 0),
+        (["documents", "--help"], 0),
+        (["version"], 0),
+        (["x"], 2),
+        (["config", "schema"], 0),
+    ],
 )
 def test_closed_pipe_ends_a_command_quietly(tokens: list[str], code: int) -> None:
     reading, writing = os.pipe()
@@ -415,6 +422,14 @@ def test_name_with_slash_and_question_mark_reaches_server(
     assert [(path, json.loads(body)) for path, body in requests] == [
         (PATH, {"default_profile": profile})
     ]
+
+
+def test_list_names_the_default_profile(
+    serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_answers({"/v1/collections": {"items": [COLLECTION]}}, 1)
+    assert main(["collections", "list"]) == 0
+    assert "rrf" in capsys.readouterr().out.splitlines()[1]
 
 
 def test_delete_waits_until_deletion_is_done(
@@ -528,11 +543,16 @@ def test_help_loads_no_engine_and_no_client() -> None:
     heavy |= {"anabranch.config.settings", "schemas.questions", "schemas.events.control"}
     code = (
         "import sys; from anabranch.cli import COMMANDS, main\n"
+        "assert main(['--help']) == 0; print(*COMMANDS, 'end of names')\n"
         "assert [main([command, '--help']) for command in COMMANDS] == [0] * len(COMMANDS)\n"
         f"heavy = {heavy} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    *root_help, names = completed.stdout.partition(" end of names")[0].splitlines()
+    assert set(names.split()) <= set(re.findall(r"[a-z-]+", "\n".join(root_help)))
 
 
 LOCAL_COMMANDS = [

@@ -265,7 +265,7 @@ REMOTE = ("--server", "http://127.0.0.1:9")
         (("down",), 0, "no server was running in none"),
     ],
 )
-def test_argument_is_refused_with_its_remedy(
+def test_command_ends_with_code_and_message(
     arguments: tuple[str, ...],
     code: int,
     message: str,

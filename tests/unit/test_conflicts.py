@@ -286,7 +286,10 @@ def test_quantities_are_normalized() -> None:
 
 
 FEE_QUESTION = "How high is the late fee of the warehouse?"
-FEE_CHAT = ScriptedChat(write_reply(("The late fee of the warehouse is 12 percent.", [1])))
+
+
+def make_fee_chat() -> ScriptedChat:
+    return ScriptedChat(write_reply(("The late fee of the warehouse is 12 percent.", [1])))
 
 
 def add_fees(built: RetrievalHarness) -> None:
@@ -355,7 +358,7 @@ def test_sentence_far_behind_the_best_one_is_not_compared(score: float, n_values
 
 async def test_written_answer_cites_both_sides_of_a_conflict() -> None:
     built = make_harness()
-    built.chat = FEE_CHAT
+    built.chat = make_fee_chat()
     add_fees(built)
     response = await built.query(FEE_QUESTION)
     assert [value.value for value in response.conflicts[0].values] == ["12 percent", "10 percent"]
@@ -367,7 +370,7 @@ async def test_written_answer_cites_both_sides_of_a_conflict() -> None:
 @pytest.mark.parametrize("is_written", [False, True])
 async def test_conflict_is_the_same_in_a_rerun(is_written: bool) -> None:
     built = make_harness()
-    built.chat = FEE_CHAT if is_written else None
+    built.chat = make_fee_chat() if is_written else None
     add_fees(built)
     response = await built.query(FEE_QUESTION)
     rerun = await rerun_query(built)

@@ -197,7 +197,8 @@ async def test_rerun_reproduces_run_byte_for_byte(question: str, options: dict[s
     assert made.same and made.differences == () and made.missing == ()
     assert made.response.model_dump_json() == response.model_dump_json()
     built.published_events.clear()
-    found = await built.search(question, **{k: v for k, v in options.items() if "return" not in k})
+    searched = {name: value for name, value in options.items() if name != "return_context"}
+    found = await built.search(question, **searched)
     assert (await rerun_query(built)).response.model_dump_json() == found.model_dump_json()
 
 

@@ -142,6 +142,12 @@ def test_labels_with_values_are_pairs(tmp_path: Path, rows: Rows) -> None:
     assert "| --- |" not in text
 
 
+def test_page_of_pairs_is_one_list(tmp_path: Path) -> None:
+    rows = [("Name:", "Ana Reis"), ("Boat:", "Gaivota"), ("Berth:", "B7")]
+    found = parse_drawn_pdf(tmp_path, lambda canvas: draw_rows(canvas, rows, (60, 220), 700))
+    assert list_blocks(found) == [("list", "- Name: Ana Reis\n- Boat: Gaivota\n- Berth: B7")]
+
+
 @pytest.mark.parametrize(
     "rows",
     [
