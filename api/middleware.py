@@ -71,6 +71,7 @@ class RequestIdMiddleware:
 
         async def with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
+                message.setdefault("headers", [])
                 MutableHeaders(scope=message)["x-request-id"] = scope["request_id"]
             await send(message)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -15,6 +14,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from engines.disk import is_disk_full
 from schemas import sources, values
 from schemas.errors import (
     AnabranchError,
@@ -192,8 +192,10 @@ def format_openai_error(problem: Problem) -> dict[str, Any]:
 
 
 def build_error_problem(request: Request, error: Exception) -> JSONResponse:
-    """Build the problem for any error; one that is not an AnabranchError is logged as a bug."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    """Build the problem for any error. One that is neither an AnabranchError nor a full disk is a
+    bug, and logged.
+    """
+    if not isinstance(error, AnabranchError) and is_disk_full(error):
         error = NoSpace("No space is left on the disk.")
     if isinstance(error, AnabranchError):
         headers = (

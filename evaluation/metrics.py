@@ -26,6 +26,7 @@ Run = Mapping[str, Sequence[tuple[str, float]]]
 
 
 def ndcg(k: int, ranked: Sequence[IdT], grades: Mapping[IdT, int]) -> float:
+    """Return the normalized discounted cumulative gain; an item without a grade counts as 0."""
     # Over all judgements, also of items that the ranking lacks.
     ideal = _sum_discounted(sorted(grades.values(), reverse=True)[:k])
     return _sum_discounted(grades.get(item, 0) for item in ranked[:k]) / ideal if ideal else 0.0

@@ -36,7 +36,8 @@ class ApiClient(AsyncTransport):
         self, method: str, path: str, body: dict[str, Any] | None = None, **parameters: Any
     ) -> dict[str, Any]:
         """Return the body of the reply. Parameters of the query that are None are left out."""
-        query = _drop_unset(parameters)
+        # None: an empty dictionary would remove a query from the path.
+        query = _drop_unset(parameters) or None
         return self.read_object(await self.request(method, path, params=query, json=body))
 
     async def get(self, path: str, **parameters: Any) -> dict[str, Any]:

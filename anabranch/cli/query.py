@@ -215,10 +215,8 @@ async def _stream_answer(body: dict[str, Any], common: RemoteOptions) -> dict[st
 
     async with open_client(common) as client:
         events = client.follow("/v1/query", body | {"stream": True})
-        _, answer = await read_answer(
-            events, common, "Retry; check the server with `anabranch doctor`."
-        )
-        return answer
+        remedy = "Retry; check the server with `anabranch doctor`."
+        return (await read_answer(events, common, remedy))[1]
 
 
 def _format_location(item: Mapping[str, Any]) -> str:
@@ -234,20 +232,23 @@ OnStreamEvent = Callable[[str, dict[str, Any]], None]
 
 
 async def read_answer(
-    events: AsyncGenerator[tuple[str, dict[str, Any]], None], common: RemoteOptions, remedy: str
+    events: AsyncGenerator[tuple[str, dict[str, Any]], None],
+    common: RemoteOptions,
+    remedy: str,
+    final_names: Sequence[str] = ("answer",),
 ) -> tuple[str, dict[str, Any]]:
-    """Print the events, and return the last one: `answer`, or of a run also `stopped`.
+    """Print the events until one of the final names, and return that one.
 
-    Raises TransientError with the remedy if the stream ends without one.
+    Raises TransientError with the remedy if the stream ends before.
     """
     on_event: OnStreamEvent = (
         print_event_line if common.is_json else make_progress_printer(quiet=common.quiet)
     )
-    # Else the rest of the stream would be closed after its client.
+    # Closes the stream before its client is closed.
     async with aclosing(events):
         async for name, data in events:
             on_event(name, data)
-            if name in ("answer", "stopped"):
+            if name in final_names:
                 return name, data
     raise TransientError(
         "The server closed the stream before the answer.",

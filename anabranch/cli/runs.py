@@ -164,7 +164,8 @@ def stream(run: RunId, /, *, common: RemoteOptions = REMOTE) -> int:
 
 async def _follow(client: ApiClient, run: str, common: RemoteOptions) -> int:
     events = client.follow(f"/v1/runs/{run}/stream")
-    name, data = await read_answer(events, common, f"Repeat `anabranch runs stream {run}`.")
+    remedy = f"Repeat `anabranch runs stream {run}`."
+    name, data = await read_answer(events, common, remedy, ("answer", "stopped"))
     if name == "stopped":
         if not common.is_json:
             print_stderr(f"{data['state']}: {data['detail']}\n{data['remedy']}")

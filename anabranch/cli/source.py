@@ -237,11 +237,11 @@ def reset(name: str, /, *, yes: Yes = False, common: RemoteOptions = REMOTE) -> 
         name: Name of the source, or the ce_source of a producer that numbers its changes.
     """
 
-    confirm(
-        f"Reset source {name}, so that new changes take precedence over all earlier ones?", yes=yes
-    )
-
     async def run(client: ApiClient) -> dict[str, Any]:
+        confirm(
+            f"Reset source {name}, so that new changes take precedence over all earlier ones?",
+            yes=yes,
+        )
         return await client.post("/v1/sources/reset", {}, name=name)
 
     return _change(run, common)

@@ -88,6 +88,7 @@ async def check_database(settings: Settings) -> Sequence[Finding]:
 
 
 def use_doctor_pool(dsn: str) -> AbstractAsyncContextManager[Pool]:
+    """Open a pool whose queries wait for locks only shortly."""
     settings = build_lock_timeout_settings(LOCK_WAIT_S)
     return use_pool(dsn, size=2, name="anabranch doctor", settings=settings)
 

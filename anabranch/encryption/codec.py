@@ -367,7 +367,8 @@ def overwrite_and_delete(path: Path) -> None:
 
 def _load_or_create(data_dir: Path, name: str, provided_key: bytes | None = None) -> bytes:
     """Read the key file, or create it with mode 0600."""
-    # os.link fails if another process created the file first; all processes then read that one.
+    # os.link, unlike a rename, fails if another process created the file first; all processes then
+    # read that one.
     path = data_dir / name
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with suppress(FileExistsError):

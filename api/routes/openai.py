@@ -245,19 +245,19 @@ class Completion:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
         return self._format_event({"choices": [choice], **fields})
 
-    def format_chunks(
-        self, response: Progress | QueryResponse, *, with_usage: bool
-    ) -> Iterator[bytes]:
-        """Yield the verified answer. Drafts are not sent, since they could not be taken back."""
-        if not isinstance(response, QueryResponse):
+    def format_chunks(self, step: Progress | QueryResponse, *, with_usage: bool) -> Iterator[bytes]:
+        """Yield the verified answer and `[DONE]`, and nothing for progress: drafts could not be
+        taken back.
+        """
+        if not isinstance(step, QueryResponse):
             return
-        content = self._format_content(response)
+        content = self._format_content(step)
         for start in range(0, len(content), PIECE_CHARACTERS):
             yield self.format_chunk({"content": content[start : start + PIECE_CHARACTERS]})
-        delta = {"annotations": self._list_annotations(response)}
-        yield self.format_chunk(delta, finish_reason="stop", **self._format_extras(response))
+        delta = {"annotations": self._list_annotations(step)}
+        yield self.format_chunk(delta, finish_reason="stop", **self._format_extras(step))
         if with_usage:
-            yield self._format_event({"choices": [], "usage": _sum_usage(response)})
+            yield self._format_event({"choices": [], "usage": _sum_usage(step)})
         yield sse.format_event("[DONE]")
 
     def _format_event(self, fields: dict[str, Any]) -> bytes:

@@ -58,7 +58,8 @@ class ModelBudget:
     prices: PriceTable = NO_PRICES
     stopped: list[StoppedCall] = field(default_factory=list)
     rerank_requests: int = 0
-    """Requests to servers that rerank, counted as they are sent."""
+    """Requests to servers that rerank, as they are sent. A call, which `reserve` counts and limits,
+    may need several."""
     _usage: dict[_UsageKey, ModelUsage] = field(default_factory=dict)
     # With the reservations of calls in flight.
     _calls: Counter[CapName] = field(default_factory=Counter)

@@ -149,6 +149,7 @@ async def date_result(
 
 
 def list_best_parents(query_context: QueryContext, ranking: Ranking) -> list[RankedParent]:
+    """Return the first `k` parents, at most `per_document` of each document."""
     limit = query_context.profile.fusion.per_document
     return limit_per_document(ranking.parents, limit)[: query_context.request.k]
 

@@ -202,6 +202,7 @@ def test_list_show_rollback_and_drop_commands(
     assert command("drop", "g2", "--json") == 1
     output = capsys.readouterr()
     assert output.out == "" and "Drop generation" in output.err
+    assert "nothing was changed" in output.err
     assert command("drop", "g2") == 2
     assert "NOT_CONFIRMED" in capsys.readouterr().err
 

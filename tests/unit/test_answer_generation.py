@@ -345,7 +345,7 @@ CONTINUED_TABLE = (
         ("|  |  |\n| --- | --- |\n| North quay | 7.4 m |", ["North quay; 7.4 m"]),
     ],
 )
-def test_table_with_empty_header_continues_the_previous_one(table: str, rows: list[str]) -> None:
+def test_table_with_empty_header_continues_only_a_matching_one(table: str, rows: list[str]) -> None:
     assert [item.readable_text for item in make_quote_candidates(table)] == rows
 
 

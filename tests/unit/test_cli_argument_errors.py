@@ -263,6 +263,7 @@ REMOTE = ("--server", "http://127.0.0.1:9")
         ),
         (("source", "add", "folder", "library", "librari"), 3, "No such folder: librari."),
         (("down",), 0, "no server was running in none"),
+        (("search", "x", *REMOTE), 7, "SERVER_UNREACHABLE"),
     ],
 )
 def test_command_ends_with_code_and_message(

@@ -148,8 +148,14 @@ async def test_ndjson_events_have_schema_version(capsys: pytest.CaptureFixture[s
 
 
 async def test_stream_without_answer_is_an_error() -> None:
-    with pytest.raises(TransientError, match="before the answer"):
-        await read_answer(stream_events(("started", {})), RemoteOptions(), "Retry.")
+    ends = [("started", {}), ("stopped", {"state": "cancelled"})]
+    with pytest.raises(TransientError, match="before the answer") as error:
+        await read_answer(stream_events(*ends), RemoteOptions(), "Retry.")
+    assert error.value.remedy == "Retry."
+    stopped = await read_answer(
+        stream_events(*ends), RemoteOptions(), "Retry.", ("answer", "stopped")
+    )
+    assert stopped == ends[1]
 
 
 @pytest.mark.parametrize(

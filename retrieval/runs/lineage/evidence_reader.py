@@ -36,7 +36,7 @@ class EventEvidence:
     """The row of the table that names the event."""
 
     def get_data(self, data_type: type[DataT]) -> DataT | None:
-        """Return the event's data, or None for an event of another type."""
+        """Return the data of the event, or None if there is no event of this type."""
         data = self.event.data if self.event else None
         return data if isinstance(data, data_type) else None
 

@@ -50,14 +50,11 @@ class QuotePosition:
 def build_hop(
     name: HopName,
     evidence: EventEvidence,
-    faults: Iterable[Fault] | None = None,
-    summary: str = "",
+    faults: Iterable[Fault],
+    summary: str,
     sha256: str | None = None,
 ) -> Hop:
-    """Build the verdict: false with the first fault, null if the record was properly removed.
-
-    Without `faults`, the event is of another type.
-    """
+    """Build the verdict: false with the first fault, null if the record was properly removed."""
     # Null for a record that retention or an erasure removed: only a fault breaks the chain.
     if evidence.problem or evidence.event is None:
         return Hop(
@@ -67,10 +64,13 @@ def build_hop(
             detail=evidence.problem or evidence.removal_reason or "",
             event=evidence.log_event,
         )
-    if faults is None:
-        event_type = evidence.event.data.event_type()
-        faults = [f"an event of another type is stored there: {event_type}"]
     return _judge(name, evidence.location, faults, summary, sha256, evidence.log_event)
+
+
+def _build_other_hop(name: HopName, evidence: EventEvidence) -> Hop:
+    """Build the verdict on a place where no event of the expected type is."""
+    kind = evidence.event.data.event_type() if evidence.event else ""
+    return build_hop(name, evidence, [f"an event of another type is stored there: {kind}"], "")
 
 
 def _judge(
@@ -148,7 +148,7 @@ def check_chunked(
     """
     data = evidence.get_data(DocumentChunked)
     if data is None:
-        return build_hop("chunked", evidence)
+        return _build_other_hop("chunked", evidence)
     child = next(
         (child for child in iterate_children(data) if chunk and child.id == chunk[0].id), None
     )
@@ -176,7 +176,7 @@ def check_embedded(
 ) -> Hop:
     data = evidence.get_data(ChunksEmbedded)
     if data is None:
-        return build_hop("embedded", evidence)
+        return _build_other_hop("embedded", evidence)
     vector = next((item for item in data.vectors if chunk and item.chunk_id == chunk[0]), None)
     row = chunk[1].vector if chunk else None
     faults = [
@@ -207,7 +207,7 @@ def check_transcribed(
 ) -> Hop:
     data = evidence.get_data(DocumentTranscribed)
     if data is None:
-        return build_hop("transcribed", evidence)
+        return _build_other_hop("transcribed", evidence)
     markdown_sha256 = hash_text(transcript.markdown) if transcript else None
     faults = [
         _find_part_fault(evidence),
@@ -252,7 +252,7 @@ def check_transcribed(
 def check_accepted(evidence: EventEvidence, row: RevisionLineage, cause: Event[Any] | None) -> Hop:
     data = evidence.get_data(DocumentAccepted)
     if data is None:
-        return build_hop("accepted", evidence)
+        return _build_other_hop("accepted", evidence)
     faults = [
         _fault_unless(
             data.origin.accepted_id == row.accepted_id,
@@ -279,7 +279,7 @@ def check_received(
 ) -> Hop:
     event = evidence.event
     if event is not None and evidence.get_data(DocumentReceived) is None:
-        return build_hop("received", evidence)
+        return _build_other_hop("received", evidence)
     payload = accepted.data.payload_sha256 if accepted else None
     faults = [
         # The id follows from the producer's id, so another event cannot take its place.
@@ -300,7 +300,7 @@ def check_received(
 
 def build_blob_hop(name: HopName, evidence: BlobEvidence, summary: str) -> Hop:
     if evidence.problem or evidence.data is None:
-        problem = evidence.problem or ""
+        problem = evidence.problem or "its content was not read"
         return Hop(name=name, place=evidence.location, verified=False, detail=problem)
     return Hop(
         name=name,

@@ -275,9 +275,10 @@ class LineageTracer:
         return replace(evidence, removal_reason=reason)
 
 
-def _summarize(document_hops: list[Hop]) -> dict[str, Any]:
-    broken = list_broken_hops(document_hops)
-    return {"hops": document_hops, "verified": not broken, "broken": broken}
+def _summarize(hops_found: list[Hop]) -> dict[str, Any]:
+    """Return the fields of a lineage that its hops decide."""
+    broken = list_broken_hops(hops_found)
+    return {"hops": hops_found, "verified": not broken, "broken": broken}
 
 
 def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None) -> list[Hop]:
