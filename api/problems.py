@@ -192,9 +192,7 @@ def format_openai_error(problem: Problem) -> dict[str, Any]:
 
 
 def build_error_problem(request: Request, error: Exception) -> JSONResponse:
-    """Build the problem for any error. One that is neither an AnabranchError nor a full disk is a
-    bug, and logged.
-    """
+    """Build the problem for any error; what is no AnabranchError and no full disk is logged."""
     if not isinstance(error, AnabranchError) and is_disk_full(error):
         error = NoSpace("No space is left on the disk.")
     if isinstance(error, AnabranchError):

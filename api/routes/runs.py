@@ -306,7 +306,7 @@ def _format_message(message: RunMessage) -> bytes:
 @operation("reader")
 async def get_run_artifacts(run: UUID, services: ServicesDep, caller: Caller) -> RunArtifacts:
     """Get the results of the steps, with every number that entered a sum."""
-    run_fields = await services.run_history.get_run(caller, run)
+    run_fields = await services.run_history.runs.get_run(caller, run)
     record, response = run_fields["run_record"] or {}, run_fields["response"] or {}
     trace = response.get("trace") or {}
     has_answer = bool(response)
@@ -339,7 +339,7 @@ async def cancel_run(run: UUID, services: ServicesDep, caller: Caller) -> RunSta
 @operation("reader", problems="404 NOT_FOUND")
 async def get_run(run: UUID, services: ServicesDep, caller: Caller) -> Run:
     """Get a run."""
-    run_fields = await services.run_history.get_run(caller, run)
+    run_fields = await services.run_history.runs.get_run(caller, run)
     return Run.model_validate(run_fields)
 
 

@@ -72,14 +72,11 @@ class RunHistory:
     event_tap: QueryEventTap
     fresh_id: Callable[[], UUID]
 
-    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
-        return await self.runs.get_run(caller, run_id)
-
     async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         """Rerun on the recorded texts; returns `{run_id, kind, same, differences[], missing[],
         response}`.
         """
-        row = await self.get_run(caller, run_id)
+        row = await self.runs.get_run(caller, run_id)
         result = await rerun_run(row, caller, self.tables)
         return {
             "run_id": run_id,
@@ -94,7 +91,7 @@ class RunHistory:
         self, caller: Principal, run_id: UUID
     ) -> CounterfactualAnswer:
         """Answer from the recorded candidates with each cited document left out."""
-        record = parse_run(await self.get_run(caller, run_id))
+        record = parse_run(await self.runs.get_run(caller, run_id))
         texts = await fetch_run_texts(record, caller, self.tables)
         return await answer_without_each_document(record, caller, texts)
 
@@ -166,9 +163,9 @@ class RunHistory:
         self, caller: Principal, run_id: UUID, other_run_id: UUID | None
     ) -> tuple[RecordedRun, RecordedRun]:
         """Fetch a run and the other one, or the same query now, which becomes a run of its own."""
-        earlier = parse_run(await self.get_run(caller, run_id))
+        earlier = parse_run(await self.runs.get_run(caller, run_id))
         if other_run_id:
-            return earlier, parse_run(await self.get_run(caller, other_run_id))
+            return earlier, parse_run(await self.runs.get_run(caller, other_run_id))
         return earlier, await self.run_now(caller, earlier.request)
 
     async def compare(self, caller: Principal, earlier: RecordedRun, later: RecordedRun) -> RunDiff:
@@ -183,7 +180,7 @@ class RunHistory:
 
     async def summarize_graph(self, caller: Principal, run_id: UUID) -> GraphSummary:
         """Summarize the relations and claims that were read with an answer."""
-        run = parse_run(await self.get_run(caller, run_id))
+        run = parse_run(await self.runs.get_run(caller, run_id))
         async with self.acquire_retriever(None) as (_, retriever):
             return await retriever.summarize_graph(caller, run)
 

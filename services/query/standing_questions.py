@@ -272,7 +272,7 @@ class QuestionAsker:
         if asked.previous_run_id is None:
             return None
         try:
-            return parse_run(await self.history.get_run(asked.owner, asked.previous_run_id))
+            return parse_run(await self.history.runs.get_run(asked.owner, asked.previous_run_id))
         except NotFound as error:
             log.info("previous_answer_unknown", run=str(asked.previous_run_id), code=error.code)
             return None

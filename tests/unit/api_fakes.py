@@ -121,6 +121,8 @@ class Stub:
     def __getattr__(self, name: str) -> Any:
         if name not in self._results:
             raise AttributeError(name)
+        if isinstance(self._results[name], Stub):
+            return self._results[name]
 
         async def call(*arguments: Any, **options: Any) -> Any:
             result = self._results[name]
@@ -651,7 +653,7 @@ def make_services(**replaced: Any) -> Services:
         "link_signer": LinkSigner(b"secret"),
         "runs": None,
         "run_history": Stub(
-            get_run=missing,
+            runs=Stub(get_run=missing),
             rerun=missing,
             diff_run=missing,
             bisect=missing,
