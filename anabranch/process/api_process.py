@@ -201,8 +201,10 @@ KEEP_ALIVE_S = 75
 """Longer than clients keep an idle connection (HTTP libraries: 5 to 60 s), so that the client
 closes it: a connection that the server closes may just be reused.
 """
-STALL_CHECK_S = 0.4
-"""Interval of the check for stalled clients while the server stops."""
+STALL_CHECK_S = 1.2
+"""Interval of the check for stalled clients while the server stops. On a busy machine a client that
+reads can get nothing for longer than half a second.
+"""
 
 
 class UvicornServer(uvicorn.Server):
@@ -222,20 +224,16 @@ class UvicornServer(uvicorn.Server):
             stalled_dropper.cancel()
 
     async def _drop_stalled(self) -> None:
-        stalled: dict[HttpProtocol, int] = {}
+        stalled: dict[HttpProtocol, tuple[int, int]] = {}
         while True:
-            previously_stalled, stalled = (
-                stalled,
-                {
-                    candidate: candidate.resume_count
-                    for candidate in self.server_state.connections
-                    if isinstance(candidate, HttpProtocol) and candidate.flow.write_paused
-                },
-            )
-            for connection, resume_count in stalled.items():
-                # Paused at two checks, and the client has read nothing in between.
-                if previously_stalled.get(connection) == resume_count:
-                    connection.transport.abort()
+            previously_stalled, stalled = stalled, {}
+            for connection in self.server_state.connections:
+                if isinstance(connection, HttpProtocol) and connection.flow.write_paused:
+                    unread = connection.transport.get_write_buffer_size()
+                    stalled[connection] = (connection.resume_count, unread)
+                    # Paused at two checks, and the client has read nothing in between.
+                    if previously_stalled.get(connection) == stalled[connection]:
+                        connection.transport.abort()
             await asyncio.sleep(STALL_CHECK_S)
 
 

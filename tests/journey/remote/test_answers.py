@@ -131,7 +131,7 @@ async def test_repeated_schema_violation_falls_back_to_extractive_answer(
         ({"status": 500}, "default", "answered 500"),
         ({"status": 400}, "default", "answered 400"),
         ({"malformed": True}, "default", "not a JSON object"),
-        ({"hang": True}, "quick", "timed out after 0.3 s"),
+        ({"hang": True}, "quick-answer", "timed out after 0.3 s"),
     ],
 )
 async def test_failing_chat_server_falls_back_to_extractive_answer(
@@ -209,7 +209,7 @@ async def test_results_are_in_reranker_order(stack: ApiStack) -> None:
     [
         ({"status": 503}, "default"),
         ({"nan": True}, "default"),
-        ({"hang": True}, "quick"),
+        ({"hang": True}, "quick-rerank"),
     ],
 )
 async def test_failing_rerank_server_keeps_fused_order_and_is_traced(
@@ -235,7 +235,7 @@ async def test_failing_rerank_server_keeps_fused_order_and_is_traced(
     [
         ({"status": 500}, "default"),
         ({"wrong_dimension": True}, "default"),
-        ({"hang": True}, "quick"),
+        ({"hang": True}, "quick-semantic"),
     ],
 )
 async def test_failing_embedding_server_leaves_lexical_and_graph_channels(
