@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import sys
 
-from docs.tables import GENERATED_SECTIONS, ROOT
+from docs.sizes import ROOT
+from docs.tables import GENERATED_SECTIONS
 
 
 def replace_section(text: str, name: str, content: str) -> str:

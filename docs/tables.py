@@ -19,6 +19,7 @@ from anabranch.cli import build_app
 from anabranch.config.loader import to_environment_name
 from anabranch.config.settings import Settings
 from api.app import create_routes
+from docs.sizes import ROOT, count
 from engines.parse import archive, embedded, image
 from engines.parse.formats import FORMATS
 from processors import EVENT_CLASSES, STAGES, TOPICS
@@ -334,7 +335,6 @@ def _format_code(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = (
     "schemas",
     "sql",
@@ -386,6 +386,29 @@ def _list_imported_modules(path: Path) -> Iterator[str]:
             yield node.module
 
 
+def format_sizes() -> str:
+    """Files and lines of each package, and numbers of declarations. Lines are rounded to 100."""
+    sizes = count()
+    queries = [path.read_text(encoding="utf-8") for path in (ROOT / "sql/queries").glob("*.sql")]
+    migrations = list((ROOT / "sql/migrations").glob("*.sql"))
+    calls = [call for path in create_routes().openapi()["paths"].values() for call in path]
+    rows = [
+        *((f"`{name}`", sizes.files[name], size) for name, size in sizes.lines.items()),
+        ("product", sizes.total_files, sizes.total),
+    ]
+    return (
+        format_table(
+            ("package", "files", "lines"),
+            [(name, str(files), f"{round(size, -2):,}") for name, files, size in rows],
+        )
+        + f"\n\nThe product has {len(calls)} HTTP operations, {len(STAGES)} stages, {len(TOPICS)} "
+        f"topics, {len(EVENT_CLASSES)} types of events, and "
+        f"{sum(text.count('-- name: ') for text in queries)} SQL queries in {len(queries)} files; "
+        f"{len(migrations)} migrations lead to its tables. Tests have {sizes.test_share:.2f} lines "
+        "for each line of it."
+    )
+
+
 GENERATED_SECTIONS = {
     "ARCHITECTURE.md": {
         "imports": format_imports,
@@ -398,4 +421,5 @@ GENERATED_SECTIONS = {
     "docs/reference/events.md": {"events": format_events},
     "docs/reference/formats.md": {"formats": format_formats, "limits": format_limits},
     "docs/operations.md": {"metrics": format_metrics},
+    "docs/development.md": {"sizes": format_sizes},
 }

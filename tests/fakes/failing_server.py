@@ -56,7 +56,7 @@ def serve_answers(monkeypatch: pytest.MonkeyPatch) -> ServeAnswers:
 
     def serve(answers: dict[str, Any], lives: int) -> RecordedRequests:
         server = FailingServer(answers, lives)
-        for name in ("open_client", "open_or_initialize_client"):
+        for name in ("open_client", "open_or_initialize_client", "open_lasting_client"):
             monkeypatch.setattr(f"anabranch.cli.server_connection.{name}", server.client)
         return server.requests
 

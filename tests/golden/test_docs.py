@@ -215,7 +215,8 @@ def test_settings_named_in_docs_exist(page: Path) -> None:
 
 
 def test_relative_links_resolve(page: Path) -> None:
-    markdown = page.read_text(encoding="utf-8")
+    # A link in code is an example.
+    markdown = re.sub("`[^`\n]+`", "", page.read_text(encoding="utf-8"))
     broken = [
         target
         for target in re.findall(r"\]\(([^)\s]+)\)", markdown)

@@ -156,7 +156,8 @@ async def test_document_events_are_listed_by_stage_and_in_log_order(world: ApiWo
         await world.http.get("/v1/events", params={"document": receipt["document_id"], "limit": 50})
     ).json()
     types = [item["type"] for item in page["items"]]
-    assert types[:3] == ["document.accepted.v1", "document.transcribed.v1", "document.chunked.v1"]
+    first = ["document.accepted.v1", "document.transcribed.v1", "document.chunked.v1"]
+    assert [name for name in types if name in first] == first
     [indexed] = [item for item in page["items"] if item["type"] == "document.indexed.v1"]
     assert indexed["data"]["external_id"] == "allowances" and all(
         "Lisbon" not in json.dumps(item) for item in page["items"]
