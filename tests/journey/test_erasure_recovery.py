@@ -12,6 +12,7 @@ from anabranch.composition.storage import recover_database
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
+from processors import TOPICS
 from schemas.errors import ConfigurationError
 from services.erasure.drain import DrainBarrier
 from services.generations.reindex import start_rebuild
@@ -34,9 +35,7 @@ from tests.support.log_backends import long_on_kafka, long_on_postgres, on_kafka
 
 CANARIES = (CANARY, METADATA_CANARY)
 UNENCRYPTED_SETTINGS = ["log.plain_tenants=default"]
-READABLE_TOPICS = {
-    *("raw", "accepted", "ocr_done", "chunked", "entities", "embedded", "queries", "feedback")
-}
+READABLE_TOPICS = {"raw", *(str(topic) for topic in TOPICS if topic.is_sealed)}
 """Topics that may hold texts of an unencrypted tenant."""
 
 
