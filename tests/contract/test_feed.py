@@ -16,7 +16,7 @@ from schemas.errors import CursorAhead, InvalidRequest
 from schemas.ports.feed import FeedRecord, RecordFeed
 from schemas.ports.log import EventLog
 from schemas.topics import Record
-from sql.database import close_pool, load_query, open_pool
+from sql.database import close_pool, load_query, open_pool, use_pool
 from sql.log import event_log as log_table
 from sql.log.event_log import PgLog
 from sql.log.feed import PgFeed
@@ -304,19 +304,25 @@ async def test_postgres_feed_includes_slow_transactions(postgres: tuple[FeedCase
 
 async def test_postgres_cursor_ahead_of_log_is_rejected(postgres: tuple[FeedCase, str]) -> None:
     """As after an older copy of the data folder came back."""
-    case, _ = postgres
-    xact, position, event_count = map(int, (await case.feed.fetch_end_cursor(TOPICS)).split("."))
-    for place in (
-        f"{xact + 1000}.{position}.{event_count}",
-        f"{xact}.7",
-        f"{xact}.{position}.{event_count + 1}",
+    case, dsn = postgres
+    # An open transaction keeps the head where it is, whatever else runs on the server.
+    async with (
+        use_pool(dsn, size=1, name="open") as pool,
+        pool.acquire() as connection,
+        connection.transaction(),
     ):
-        for refused in (
-            case.feed.read_page(place, TOPICS, 10),
-            case.feed.count_following(place, TOPICS, 10),
+        await connection.execute("select pg_current_xact_id()")
+        head = await case.feed.fetch_end_cursor(TOPICS)
+        xact, position, event_count = map(int, head.split("."))
+        for place in (
+            f"{xact + 1000}.{position}.{event_count}",
+            f"{xact}.7",
+            f"{xact}.{position}.{event_count + 1}",
         ):
             with pytest.raises(CursorAhead, match="ahead of this log"):
-                await refused
+                await case.feed.read_page(place, TOPICS, 10)
+            with pytest.raises(CursorAhead, match="ahead of this log"):
+                await case.feed.count_following(place, TOPICS, 10)
 
 
 async def test_postgres_reads_cursors_of_earlier_versions(postgres: tuple[FeedCase, str]) -> None:
