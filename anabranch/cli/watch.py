@@ -183,15 +183,10 @@ async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -
 
     async with open_or_initialize_client(common) as client:
         approve_folder(body["connector"], common)
-        sources = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
-        existing = sources.get(body["name"])
-        # A source of another kind does not watch the folder: creating it reports the conflict.
-        is_watched = (
-            existing is not None
-            and existing["kind"] == "folder"
-            and existing["connector"]["path"] == body["connector"]["path"]
-        )
-        if not is_watched:
+        sources = (await client.get("/v1/sources"))["items"]
+        # A source without a path is of another kind: creating the folder reports the conflict.
+        paths = {source["name"]: source["connector"].get("path") for source in sources}
+        if paths.get(name) != body["connector"]["path"]:
             await client.post("/v1/sources", body)
             common.print_note(
                 f"watching {body['connector']['path']} as source {name}, also after Ctrl-C, until "
@@ -200,10 +195,8 @@ async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -
         last_line: dict[str, Any] = {}
         last_running: list[str] = []
         while True:
-            sources = {
-                source["name"]: source for source in (await client.get("/v1/sources"))["items"]
-            }
-            if entry := sources.get(name):
+            sources = (await client.get("/v1/sources"))["items"]
+            if entry := next((source for source in sources if source["name"] == name), None):
                 line = {
                     "state": entry["state"],
                     "documents": entry["documents"],

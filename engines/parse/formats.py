@@ -296,7 +296,7 @@ _MAIL_HEADER = re.compile(
     re.M | re.I,
 )
 _HEADER_FIELD = re.compile(r"[!-9;-~]+:")
-_SUBTITLES = re.compile(r"WEBVTT(?:[ \t].*)?\n|\s*\d+[ \t]*\n\d{1,3}:\d\d:\d\d[,.]\d{1,3}[ \t]*-->")
+_SUBTITLES = re.compile(r"WEBVTT(?:[ \t].*)?\n|\s*\d+[ \t]*\n\d{1,3}:\d\d:\d\d[\d,.]*[ \t]*-->")
 _JSON = re.compile(r"\s*(?:\{\s*(?:\"|\}\s*\Z)|\[\s*[\[{\"\d\]tfn-])")
 _MARKDOWN_SIGNS = re.compile(
     r"^#{1,6} \S|^```|^[-*+] \S|^\d+\. \S|^\|.*\|\s*$|\[[^\[\]]+\]\([^\[)]+\)", re.M

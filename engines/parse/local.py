@@ -21,7 +21,7 @@ from schemas.ids import fingerprint
 from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.values import Notice, Transcript
 
-VERSION = 5
+VERSION = 6
 _LIBRARIES = tuple(
     dict.fromkeys(file_format.library for file_format in FORMATS if file_format.library)
 )

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from engines.parse import text
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 
-_TIMES = re.compile(
-    r"((?:\d{1,4}:)?\d\d:\d\d[,.]\d{1,3})\s*-->\s*((?:\d{1,4}:)?\d\d:\d\d[,.]\d{1,3})"
-)
+_TIME = r"((?:\d{1,4}:)?\d\d:\d\d(?:[,.]\d{1,3})?)"
+_TIMES = re.compile(rf"{_TIME}\s*-->\s*{_TIME}")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?\s++([^<>]++)>")
 _TAG = re.compile(r"</?[a-z][^<>]*>|<\d[\d:.]*>|\{\\?[a-z][^{}]*\}", re.I)
 _SPEAKER = re.compile(r"-?\s*([A-ZÀ-Þ][\w .'’-]{0,30}):\s+\S")
+_NUMBER = re.compile(r"(?:^|\n)\d+\s*$")
+_COMMENT = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s|$)")
 _SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*$")
 _MAX_PARAGRAPH_CHARS = 600
 _MAX_PAUSE_S = 3.0
@@ -23,8 +24,8 @@ _MAX_PAUSE_S = 3.0
 
 @dataclass(slots=True)
 class _Cue:
-    start_s: float
-    end_s: float
+    start_s: float | None
+    end_s: float | None
     speaker: str | None
     words: str
 
@@ -40,15 +41,15 @@ def read(data: bytes) -> ParsedPart:
         if last and last.text.endswith(cue.words):
             last.end_s = cue.end_s
             continue
-        is_continued = (
-            last is not None
+        if (
+            last
             and last.end_s is not None
+            and cue.start_s is not None
             and cue.speaker in (None, speaker)
             and cue.start_s - last.end_s <= _MAX_PAUSE_S
             and (not _SENTENCE_END.search(last.text) or len(last.text) < _MAX_PARAGRAPH_CHARS / 2)
             and len(last.text) < _MAX_PARAGRAPH_CHARS
-        )
-        if is_continued and last is not None:
+        ):
             last.text += f" {cue.words}"
             last.end_s = cue.end_s
             continue
@@ -59,22 +60,27 @@ def read(data: bytes) -> ParsedPart:
 
 
 def _list_cues(source: str) -> list[_Cue]:
-    cues = []
+    cues: list[_Cue] = []
+    is_web_vtt = source.startswith("WEBVTT")
     for part in re.split(r"\n[ \t]*\n", source):
-        lines = part.strip("\n").split("\n")
-        times = next(
-            ((i, match) for i, line in enumerate(lines[:3]) if (match := _TIMES.search(line))), None
-        )
-        if times is None:
-            continue
-        i, match = times
-        # Voices may change inside a cue.
-        for speaker, words in _split_voices("\n".join(lines[i + 1 :])):
-            cues.append(_Cue(_parse_time(match[1]), _parse_time(match[2]), speaker, words))
+        before, *timed = _TIMES.split(part.strip("\n"))
+        # Above the times stands a number or a name.
+        untimed = "\n".join(before.split("\n")[:-2]) if timed else before
+        if not untimed.strip().isdecimal() and not (is_web_vtt and _COMMENT.match(untimed)):
+            # The rest of the last cue, in which a blank line stood, or a cue with damaged times.
+            last = cues[-1] if cues and "-->" not in untimed else _Cue(None, None, None, "")
+            cues += _read_voices(last.start_s, last.end_s, untimed)
+        for i in range(0, len(timed), 3):
+            start_s, end_s = _parse_time(timed[i]), _parse_time(timed[i + 1])
+            words = timed[i + 2].partition("\n")[2]
+            if i + 3 < len(timed):  # Without a blank line, the number of the next cue is below.
+                words = _NUMBER.sub("", words)
+            cues += _read_voices(start_s, end_s if end_s >= start_s else None, words)
     return cues
 
 
-def _split_voices(source: str) -> list[tuple[str | None, str]]:
+def _read_voices(start_s: float | None, end_s: float | None, source: str) -> list[_Cue]:
+    """Return one cue for each voice of the text."""
     pieces = _VOICE.split(source)
     voices = [(None, pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
     found = []
@@ -85,7 +91,9 @@ def _split_voices(source: str) -> list[tuple[str | None, str]]:
         if speaker is None and (match := _SPEAKER.match(words)):
             speaker = match[1]
             words = words[match.end(1) + 1 :].strip()
-        found.append((html.unescape(speaker).strip() if speaker else None, words))
+        found.append(
+            _Cue(start_s, end_s, html.unescape(speaker).strip() if speaker else None, words)
+        )
     return found
 
 

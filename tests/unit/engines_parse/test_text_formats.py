@@ -152,6 +152,59 @@ def test_rolling_captions_are_read_once() -> None:
     assert read_subtitles(source) == [("One line", 1.0, 3.0)]
 
 
+@pytest.mark.parametrize(
+    ("source", "paragraphs"),
+    [
+        pytest.param(
+            "1\n00:00:01,000 --> 00:00:02,000\nThe tide\n\nis low.\n\n"
+            "2\n00:00:08,000 --> 00:00:09,000\nThe lamp is lit.\n",
+            [("The tide is low.", 1.0, 2.0), ("The lamp is lit.", 8.0, 9.0)],
+            id="blank line in a cue",
+        ),
+        pytest.param(
+            "1\n00:00:01,000 --> 00:00:02,000\nThe tide is low.\n"
+            "2\n00:00:08,000 --> 00:00:09,000\nThe lamp is lit.\n",
+            [("The tide is low.", 1.0, 2.0), ("The lamp is lit.", 8.0, 9.0)],
+            id="no blank line between cues",
+        ),
+        pytest.param(
+            "1\n00:00:01 --> 00:00:02\nThe tide is low.\n",
+            [("The tide is low.", 1.0, 2.0)],
+            id="whole seconds",
+        ),
+        pytest.param(
+            "1\n00:00:09,000 --> 00:00:02,000\nThe tide is low.\n",
+            [("The tide is low.", 9.0, None)],
+            id="end before the start",
+        ),
+        pytest.param(
+            "1\n00:00:08,000 --> 00:00:09,000\nThe lamp is lit.\n\n"
+            "2\n00:00:1O,000 --> 00:00:12,000\nThe tide is low.\n",
+            [
+                ("The lamp is lit.", 8.0, 9.0),
+                ("2 00:00:1O,000 --> 00:00:12,000 The tide is low.", None, None),
+            ],
+            id="damaged times",
+        ),
+        pytest.param(
+            "Only a text.\n\nWithout times.\n",
+            [("Only a text.", None, None), ("Without times.", None, None)],
+            id="no times",
+        ),
+        pytest.param(
+            "WEBVTT\n\nNOTE a remark\nof two lines\n\nSTYLE\n::cue {}\n\n"
+            "intro\n00:01.000 --> 00:02.000 align:start\nThe tide is low.\n\n2\n",
+            [("The tide is low.", 1.0, 2.0)],
+            id="comments and names",
+        ),
+    ],
+)
+def test_damaged_subtitles_lose_no_text(
+    source: str, paragraphs: list[tuple[str, float | None, float | None]]
+) -> None:
+    assert read_subtitles(source) == paragraphs
+
+
 def test_book_has_its_title_order_and_notes(tmp_path: Path) -> None:
     opf = (
         "<dc:title>Keeper handbook</dc:title><dc:language>pt-PT</dc:language><manifest>"
