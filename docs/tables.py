@@ -404,8 +404,8 @@ def format_sizes() -> str:
         + f"\n\nThe product has {len(calls)} HTTP operations, {len(STAGES)} stages, {len(TOPICS)} "
         f"topics, {len(EVENT_CLASSES)} types of events, and "
         f"{sum(text.count('-- name: ') for text in queries)} SQL queries in {len(queries)} files; "
-        f"{len(migrations)} migrations lead to its tables. Tests have {sizes.test_share:.2f} lines "
-        "for each line of it."
+        f"{len(migrations)} migrations lead to its tables. The tests have {sizes.test_share:.2f} "
+        "lines for each line of the product."
     )
 
 

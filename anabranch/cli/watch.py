@@ -184,7 +184,7 @@ async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -
     async with open_or_initialize_client(common) as client:
         approve_folder(body["connector"], common)
         sources = (await client.get("/v1/sources"))["items"]
-        # A source without a path is of another kind: creating the folder reports the conflict.
+        # A source without a path is of another kind: creating one reports the conflict.
         paths = {source["name"]: source["connector"].get("path") for source in sources}
         if paths.get(name) != body["connector"]["path"]:
             await client.post("/v1/sources", body)

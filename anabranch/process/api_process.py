@@ -202,15 +202,11 @@ KEEP_ALIVE_S = 75
 closes it: a connection that the server closes may just be reused.
 """
 STALL_CHECK_S = 1.2
-"""Interval of the check for stalled clients while the server stops. On a busy machine a client that
-reads can get nothing for longer than half a second.
-"""
+"""Interval of the stall check. On a busy machine a reading client may get nothing for 0.5 s."""
 
 
 class UvicornServer(uvicorn.Server):
-    """Uvicorn that leaves signals to its caller, and that does not wait for stalled clients when it
-    stops.
-    """
+    """Uvicorn that leaves signals to its caller and, when it stops, drops stalled clients."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -9,17 +9,22 @@ from dataclasses import dataclass
 from engines.parse import text
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 
-_TIME = r"((?:\d{1,4}:)?\d\d:\d\d(?:[,.]\d{1,3})?)"
-_TIMES = re.compile(rf"{_TIME}\s*-->\s*{_TIME}")
+_TIME = r"((?:\d{1,4}:)?\d\d:\d\d(?:[,.]\d+)?)"
+# Settings of a cue may follow: line:80%, X1:40.
+_TIMES = re.compile(rf"{_TIME}\s*-->\s*{_TIME}(?:[ \t]+(?:[a-z]+|[XY][12]):\S+)*")
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)++(?!\d[\d:,.]*\s*-->)")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?\s++([^<>]++)>")
 _TAG = re.compile(r"</?[a-z][^<>]*>|<\d[\d:.]*>|\{\\?[a-z][^{}]*\}", re.I)
 _SPEAKER = re.compile(r"-?\s*([A-ZÀ-Þ][\w .'’-]{0,30}):\s+\S")
-_NUMBER = re.compile(r"(?:^|\n)\d+\s*$")
+_NUMBER = re.compile(r"(?:^\d+\s*|(?:^|\n)\d+[ \t]*\n)\Z")
+_NAME = re.compile(r"(?:^|\n)[^\n]+\n\Z")
 _COMMENT = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s|$)")
 _SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*$")
 _MAX_PARAGRAPH_CHARS = 600
 _MAX_PAUSE_S = 3.0
 """A longer pause ends a paragraph, although the sentence may have no full stop."""
+
+_Times = tuple[float | None, float | None]
 
 
 @dataclass(slots=True)
@@ -61,25 +66,26 @@ def read(data: bytes) -> ParsedPart:
 
 def _list_cues(source: str) -> list[_Cue]:
     cues: list[_Cue] = []
+    times: _Times = (None, None)
     is_web_vtt = source.startswith("WEBVTT")
-    for part in re.split(r"\n[ \t]*\n", source):
-        before, *timed = _TIMES.split(part.strip("\n"))
-        # Above the times stands a number or a name.
-        untimed = "\n".join(before.split("\n")[:-2]) if timed else before
-        if not untimed.strip().isdecimal() and not (is_web_vtt and _COMMENT.match(untimed)):
-            # The rest of the last cue, in which a blank line stood, or a cue with damaged times.
-            last = cues[-1] if cues and "-->" not in untimed else _Cue(None, None, None, "")
-            cues += _read_voices(last.start_s, last.end_s, untimed)
+    for part in _BLANK_LINES.split(source):
+        before, *timed = _TIMES.split(part)
+        # Above the times stands a number, in WebVTT also a name.
+        untimed = (_NAME if is_web_vtt else _NUMBER).sub("", before) if timed else before
+        if "-->" in untimed:  # Damaged times. Other text is the rest of the last cue.
+            times = (None, None)
+        if not (is_web_vtt and _COMMENT.match(untimed)):
+            cues += _read_voices(times, untimed)
         for i in range(0, len(timed), 3):
             start_s, end_s = _parse_time(timed[i]), _parse_time(timed[i + 1])
-            words = timed[i + 2].partition("\n")[2]
-            if i + 3 < len(timed):  # Without a blank line, the number of the next cue is below.
-                words = _NUMBER.sub("", words)
-            cues += _read_voices(start_s, end_s if end_s >= start_s else None, words)
+            times = (start_s, end_s if end_s >= start_s else None)
+            # The number of the next cue stands below if no blank line is between.
+            words = _NUMBER.sub("", timed[i + 2]) if i + 3 < len(timed) else timed[i + 2]
+            cues += _read_voices(times, words)
     return cues
 
 
-def _read_voices(start_s: float | None, end_s: float | None, source: str) -> list[_Cue]:
+def _read_voices(times: _Times, source: str) -> list[_Cue]:
     """Return one cue for each voice of the text."""
     pieces = _VOICE.split(source)
     voices = [(None, pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
@@ -91,9 +97,7 @@ def _read_voices(start_s: float | None, end_s: float | None, source: str) -> lis
         if speaker is None and (match := _SPEAKER.match(words)):
             speaker = match[1]
             words = words[match.end(1) + 1 :].strip()
-        found.append(
-            _Cue(start_s, end_s, html.unescape(speaker).strip() if speaker else None, words)
-        )
+        found.append(_Cue(*times, speaker and html.unescape(speaker).strip(), words))
     return found
 
 

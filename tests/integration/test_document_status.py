@@ -14,7 +14,7 @@ from schemas.events import CollectionConfigured, CollectionDeleted, CollectionDe
 from schemas.ids import content_id, make_derived_id, make_received_id, sha256_hex
 from schemas.ingest import IngestionJob
 from sql.catalog.collections import PgCollections
-from sql.catalog.document_status import BLOCKING_STAGES
+from sql.catalog.document_status import BLOCKING_STAGES, PART_KINDS
 from sql.catalog.documents import PgDocuments
 from sql.catalog.listings import PgListings
 from sql.catalog.revisions import PgJobs
@@ -444,7 +444,7 @@ async def test_document_includes_text_and_chunks(stack: SearchStack) -> None:
         found["chunks_count"],
         found["bytes"],
     ) == ("A", "law", ["red"], 2, 1)
-    assert {line["stage"] for line in found["stages"]} >= set(BLOCKING_STAGES)
+    assert {line["stage"] for line in found["stages"]} >= {*BLOCKING_STAGES, *PART_KINDS}
     assert await documents.fetch_document(make_caller("other"), DOCUMENT.id) is None
 
 

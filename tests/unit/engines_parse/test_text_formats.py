@@ -193,9 +193,33 @@ def test_rolling_captions_are_read_once() -> None:
         ),
         pytest.param(
             "WEBVTT\n\nNOTE a remark\nof two lines\n\nSTYLE\n::cue {}\n\n"
-            "intro\n00:01.000 --> 00:02.000 align:start\nThe tide is low.\n\n2\n",
-            [("The tide is low.", 1.0, 2.0)],
+            "intro\n00:01.000 --> 00:02.000 align:start\nThe tide is low.\n\n"
+            "NOTE more\n\n00:08.000 --> 00:09.000\nThe lamp is lit.\n",
+            [("The tide is low.", 1.0, 2.0), ("The lamp is lit.", 8.0, 9.0)],
             id="comments and names",
+        ),
+        pytest.param(
+            "1\n00:00:01,000 --> 00:00:02,000\nThe deposit is\n\n450\n\n"
+            "2\n00:00:08,000 --> 00:00:09,000\nThe lamp is lit.\n",
+            [("The deposit is 450", 1.0, 2.0), ("The lamp is lit.", 8.0, 9.0)],
+            id="number below a blank line",
+        ),
+        pytest.param(
+            "00:00:01,000 --> 00:00:02,000\nThe deposit is\n450\n\n"
+            "00:00:08,000 --> 00:00:09,000\nThe lamp is lit.\n",
+            [("The deposit is 450", 1.0, 2.0), ("The lamp is lit.", 8.0, 9.0)],
+            id="cues without numbers",
+        ),
+        pytest.param(
+            "1\n\n00:00:01,000 --> 00:00:02,000\nThe tide\n\n"
+            "is low.\n00:00:08,000 --> 00:00:09,000\nThe lamp is lit.\n",
+            [("The tide is low.", 1.0, 2.0), ("The lamp is lit.", 8.0, 9.0)],
+            id="blank line below the number, text above times",
+        ),
+        pytest.param(
+            "1\n00:00:01,000 --> 00:00:02,000 X1:40 Y1:20 The tide is low.\n",
+            [("The tide is low.", 1.0, 2.0)],
+            id="text beside the times",
         ),
     ],
 )
